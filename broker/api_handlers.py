@@ -349,6 +349,7 @@ class ApiHandlers:
         queues = QueueAdminHandler(self._env, self._config, self._cluster, applier=self._applier)
         return {
             api.CREATE_QUEUE: InTaskAs(queues.create),
+            api.CREATE_QUEUES: InTaskAs(queues.create_all),
             api.DESCRIBE_QUEUES: InTask(queues.describe),
             api.LIST_QUEUES: InTask(queues.list_names),
             api.ALTER_QUEUE: InTask(queues.alter),

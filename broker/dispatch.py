@@ -219,13 +219,14 @@ class Dispatcher:
             is_looked_up = context.is_reserve or self.is_shutting_down
             run = None if is_looked_up else self._of_clients_alone.get(key)
             run = run or self._run_for(request.message, key, context)
+            asked = request.message
             if context.node_id is None:
                 if self.gate is not None:
                     self.gate.check(request, context)
                 if access is not None:
                     request = access.admit(request, response)
                 if self.auditor is not None and is_administrative(key):
-                    run = partial(self.auditor.run, run, check=self._check_again)
+                    run = partial(self.auditor.run, run, asked=asked, check=self._check_again)
             steps = run(request, response)
             if access is not None and not response.is_answered:
                 access.wait(request, response)

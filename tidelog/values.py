@@ -10,6 +10,7 @@ from tidelog.client.admin.groups import (
     OffsetMove,
 )
 from tidelog.client.admin.metrics import BrokerMetrics
+from tidelog.client.admin.queue_batches import NewQueue, QueueCreation
 from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.cluster.list_offsets import PartitionOffset
@@ -215,6 +216,7 @@ __all__ = [
     "MetricHistogram",
     "MetricSample",
     "MovingReplica",
+    "NewQueue",
     "NoPositionError",
     "NodeDescription",
     "NodeFeatures",
@@ -245,6 +247,7 @@ __all__ = [
     "ProducerRecord",
     "ProducerStatistics",
     "QueueCounts",
+    "QueueCreation",
     "QueueDescription",
     "QueueExistsError",
     "QueuePartitionDescription",

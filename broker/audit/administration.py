@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import msgspec
 
 from tidelog.broker.audit.event import OK, AuditKind
-from tidelog.wire.errors import BrokerError, ErrorCode, ErrorDetail
+from tidelog.wire.errors import BrokerError, ErrorCode, ErrorDetail, from_wire
 from tidelog.wire.messages.cluster_admin import ElectLeadersRequest
 from tidelog.wire.messages.features import UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import ReassignRequest
@@ -40,6 +40,24 @@ class AdministrativeApi:
     kind: AuditKind = AuditKind.ADMINISTRATION
     is_change: Callable[[Any], bool] = lambda _: True
     """Returns whether a request can change anything."""
+
+    items: str = ""
+    """The list of a request whose items have a record each, as if each were a request; the reply
+    has `results` for them. Empty for a request that has one record."""
+
+    def parts(self, message: object) -> list[object]:
+        """Return what of a request has a record of its own: its items, or itself."""
+        return list(getattr(message, self.items)) if self.items else [message]
+
+    def outcomes(
+        self, count: int, error: BrokerError | None, reply: object
+    ) -> list[tuple[str, dict[str, object]]]:
+        """Return result and detail of each of the `count` parts of an answered request."""
+        results: Any = getattr(reply, "results", None)
+        if not self.items or error is not None or results is None:
+            return [outcome_of(error, reply)] * count
+        errors = [None if each.error is None else from_wire(each.error) for each in results]
+        return [outcome_of(each, None) for each in errors]
 
     def detail(self, message: object) -> dict[str, object]:
         """Return the shown fields of a request that are not empty."""
@@ -105,6 +123,10 @@ ADMINISTRATIVE_APIS: Final[Mapping[Api[Any, Any], AdministrativeApi]] = {
     ),
     api.CREATE_QUEUE: AdministrativeApi(
         "queue.create", _named("queue"), ("topic", "is_fifo", "config", "labels")
+    ),
+    api.CREATE_QUEUES: AdministrativeApi(
+        *("queue.create", _named("queue"), ("topic", "is_fifo", "config", "labels")),
+        items="queues",
     ),
     api.ALTER_QUEUE: AdministrativeApi("queue.alter", _named("queue"), (*_SETTINGS, *_LABELS)),
     api.DELETE_QUEUE: AdministrativeApi(

@@ -1,6 +1,6 @@
 """Handlers of queue administration: create, describe, alter and delete."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
@@ -10,33 +10,50 @@ from tidelog.coordinator.metadata.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE
 from tidelog.coordinator.metadata.commands import (
     AlterQueue,
     CreateQueue,
+    CreateQueues,
     DeleteQueue,
     QueueAnswer,
     QueueCommand,
+    QueueResult,
+    QueueResults,
 )
 from tidelog.coordinator.metadata.dead_letter_graph import dead_letter_source_queues
+from tidelog.coordinator.metadata.features import CREATE_QUEUES_LEVEL
 from tidelog.coordinator.metadata.queue_commands import retained_for_queue
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.config.queue_config import effective_queue_settings
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
+from tidelog.wire.errors import (
+    BrokerError,
+    BrokerNotReadyError,
+    InvalidConfigError,
+    InvalidRequestError,
+    RequestTimedOutError,
+    UnknownQueueError,
+    from_wire,
+)
 from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.queue_admin import (
     AlterQueueReply,
     AlterQueueRequest,
     CreateQueueReply,
     CreateQueueRequest,
+    CreateQueuesReply,
+    CreateQueuesRequest,
     DeleteQueueReply,
     DeleteQueueRequest,
     DescribeQueuesReply,
     DescribeQueuesRequest,
+    QueueCreated,
     QueueDescription,
     QueuePartitionDescription,
 )
 from tidelog.wire.security.principal import ANONYMOUS, Principal
 
 _DECIDE_TIMEOUT_S: Final = 10.0
+_PARTITIONS_AT_ONCE: Final = 1_000
+"""Partitions of the queues that one step of the controller creates."""
 
 
 @final
@@ -58,7 +75,7 @@ class QueueAdminHandler:
     async def create(
         self, request: CreateQueueRequest, principal: Principal = ANONYMOUS
     ) -> CreateQueueReply:
-        """Create a queue of a principal; this broker's logs of it are open when this returns.
+        """Create a queue of a principal; this broker has its journal when this returns.
 
         Raises:
             QueueExistsError: Another queue has this name.
@@ -67,6 +84,32 @@ class QueueAdminHandler:
             RequestTimedOutError: The voters have no majority.
             BrokerError: The name or a setting is not legal, or the topic cannot be created.
         """
+        (result,) = (await self.create_all(CreateQueuesRequest([request]), principal)).results
+        if result.error is not None:
+            raise from_wire(result.error)
+        return CreateQueueReply(result.queue_id, result.topic_id)
+
+    async def create_all(
+        self, request: CreateQueuesRequest, principal: Principal = ANONYMOUS
+    ) -> CreateQueuesReply:
+        """Create queues of a principal, in their order; each has a result of its own.
+
+        Raises:
+            RequestTimedOutError: The voters have no majority; any queue may be created or not.
+        """
+        results: list[QueueCreated | None] = []
+        commands: list[CreateQueue] = []
+        for wanted in request.queues:
+            try:
+                commands.append(await self._command(wanted, principal))
+            except (InvalidConfigError, InvalidRequestError, BrokerNotReadyError) as error:
+                results.append(QueueCreated(b"", b"", error.to_wire()))
+            else:
+                results.append(None)
+        decided = iter([each for part in _parts(commands) for each in await self._decide_all(part)])
+        return CreateQueuesReply([next(decided) if each is None else each for each in results])
+
+    async def _command(self, request: CreateQueueRequest, principal: Principal) -> CreateQueue:
         defaults = self._config.topic_defaults
         if "retention_ms" in request.config:
             defaults = retained_for_queue(defaults, request.config)
@@ -75,7 +118,7 @@ class QueueAdminHandler:
         await require_labels(self._cluster, request.labels)
         await require_queue_settings(self._cluster, request.config)
         random = self._env.random
-        command = CreateQueue(
+        return CreateQueue(
             request.name,
             random.randbytes(TOPIC_ID_SIZE),
             random.randbytes(RECEIPT_KEY_SIZE),
@@ -91,16 +134,46 @@ class QueueAdminHandler:
             request.labels,
             str(principal),
         )
-        answer = await self._decide(command)
+
+    async def _decide_all(self, commands: list[CreateQueue]) -> list[QueueCreated]:
+        """Have the controller decide about queues, and wait for their journals here."""
+        if len(commands) == 1 or self._level < CREATE_QUEUES_LEVEL:
+            decided = [await self._decide_one(command) for command in commands]
+        else:
+            reply = await self._cluster.command_client.submit(
+                CreateQueues(commands), timeout_s=_DECIDE_TIMEOUT_S
+            )
+            assert isinstance(reply, QueueResults)
+            decided = reply.results
+        return [
+            await self._settled(command, result)
+            for command, result in zip(commands, decided, strict=True)
+        ]
+
+    async def _decide_one(self, command: CreateQueue) -> QueueResult:
+        try:
+            return QueueResult(await self._decide(command))
+        except RequestTimedOutError:
+            raise
+        except BrokerError as error:
+            return QueueResult(None, error.to_wire())
+
+    async def _settled(self, command: CreateQueue, result: QueueResult) -> QueueCreated:
+        answer = result.answer
+        if answer is None:
+            return QueueCreated(b"", b"", result.error)
         is_new = answer.queue_id == command.queue_id
         if not is_new:
             # An earlier request may have created it while this broker's disk was full.
             self._applier.retry()
-        await self._applier.settle(answer.topic_id)
-        await self._applier.settle(answer.queue_id)
+        try:
+            await self._applier.settle(answer.topic_id)
+            await self._applier.settle(answer.queue_id)
+        except BrokerError as error:
+            return QueueCreated(b"", b"", error.to_wire())
         if is_new:
-            self._env.probe("queue_created", queue=request.name, topic=request.topic)
-        return CreateQueueReply(answer.queue_id, answer.topic_id)
+            self._env.probe("queue_created", queue=command.name, topic=command.topic)
+        return QueueCreated(answer.queue_id, answer.topic_id)
 
     async def list_names(self, request: ListNamesRequest) -> ListNamesReply:
         """Return names of queues, one page."""
@@ -215,6 +288,10 @@ class QueueAdminHandler:
         )
 
     @property
+    def _level(self) -> int:
+        return self._cluster.metadata.state.feature_level
+
+    @property
     def _catalog(self) -> Catalog:
         return self._cluster.metadata.state.catalog
 
@@ -222,6 +299,21 @@ class QueueAdminHandler:
         reply = await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         assert isinstance(reply, QueueAnswer)
         return reply
+
+
+def _parts(commands: Iterable[CreateQueue]) -> Iterator[list[CreateQueue]]:
+    """Yield the commands of each entry, which creates few partitions, or those of one queue."""
+    part: list[CreateQueue] = []
+    count = 0
+    for command in commands:
+        added = command.partition_count or len(command.start_offsets) or 1
+        if part and count + added > _PARTITIONS_AT_ONCE:
+            yield part
+            part, count = [], 0
+        part.append(command)
+        count += added
+    if part:
+        yield part
 
 
 def _overrides(journal: Topic) -> dict[str, str]:

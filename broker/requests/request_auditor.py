@@ -14,14 +14,13 @@ from tidelog.broker.audit.administration import (
     ADMINISTRATIVE_APIS,
     AdministrativeApi,
     Names,
-    outcome_of,
     repairs_audit,
 )
 from tidelog.broker.audit.audit_log import AuditLog
 from tidelog.broker.audit.event import AuditEvent
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.requests.steps import Steps, finish
-from tidelog.wire.errors import BrokerError
+from tidelog.wire.errors import AuditUnavailableError, BrokerError
 from tidelog.wire.protocol.connection import Request
 
 _ENTRIES: Final[Mapping[int, AdministrativeApi]] = {
@@ -51,55 +50,90 @@ class RequestAuditor:
         self._names = names
 
     def run(
-        self, run: Run, request: Request, response: ResponseHandle, *, check: Check
+        self, run: Run, request: Request, response: ResponseHandle, *, asked: object, check: Check
     ) -> Steps | None:
         """Carry out a request of a client with `run`, and note it if it is administrative.
 
-        `check` is called again if the request had to wait.
+        The client `asked` for the request, of which items may be denied. `check` is called again if
+        the request had to wait.
         """
         entry = _ENTRIES.get(request.api_key)
         if entry is None or not entry.is_change(request.message):
             return run(request, response)
-        event = self._event(entry, request, response.context)
+        events = [
+            self._event(entry, part, request, context=response.context)
+            for part in entry.parts(asked)
+        ]
         if self._log.is_required:
             checked = partial(_run_checked, run, check=check)
-            start = partial(self._run_after_intent, checked, request, event=event)
+            start = partial(self._run_after_intent, checked, request, entry=entry, events=events)
             self._nursery.start_soon(start, response)
             return None
-        response.on_answered = self._outcome(event)
+        response.on_answered = self._outcome(entry, events, intents=[""] * len(events))
         return run(request, response)
 
     async def _run_after_intent(
-        self, run: Run, request: Request, response: ResponseHandle, *, event: AuditEvent
+        self,
+        run: Run,
+        request: Request,
+        response: ResponseHandle,
+        *,
+        entry: AdministrativeApi,
+        events: list[AuditEvent],
     ) -> None:
         with response:
-            may_pass = repairs_audit(request.message)
-            intent = await self._log.begin(event, may_pass=may_pass)
-            response.on_answered = self._outcome(event, intent)
+            intents = await self._begin(events, may_pass=repairs_audit(request.message))
+            response.on_answered = self._outcome(entry, events, intents=intents)
             steps = run(request, response)
             if steps is not None:
                 await finish(steps)
 
+    async def _begin(self, events: list[AuditEvent], *, may_pass: bool) -> list[str]:
+        """Write the intents of a request together; return the ids of the records.
+
+        Raises:
+            AuditUnavailableError: One of them was not written in time; nothing is carried out.
+        """
+        intents = [""] * len(events)
+        refusals: list[AuditUnavailableError] = []
+
+        async def begin(place: int, event: AuditEvent) -> None:
+            try:
+                intents[place] = await self._log.begin(event, may_pass=may_pass)
+            except AuditUnavailableError as error:
+                refusals.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for place, event in enumerate(events):
+                nursery.start_soon(begin, place, event)
+        if not refusals:
+            return intents
+        for event, intent in zip(events, intents, strict=True):
+            if intent:
+                self._log.note_outcome(event, refusals[0].code.name, intent=intent)
+        raise refusals[0]
+
     def _event(
-        self, entry: AdministrativeApi, request: Request, context: RequestContext
+        self, entry: AdministrativeApi, part: object, request: Request, *, context: RequestContext
     ) -> AuditEvent:
         return AuditEvent(
             entry.kind,
             entry.action,
             "",
             context.origin,
-            entry.resource(request.message, self._names),
+            entry.resource(part, self._names),
             request_id=request.correlation_id,
-            detail=entry.detail(request.message),
+            detail=entry.detail(part),
         )
 
     def _outcome(
-        self, event: AuditEvent, intent: str = ""
+        self, entry: AdministrativeApi, events: list[AuditEvent], *, intents: list[str]
     ) -> Callable[[BrokerError | None, Any], None]:
         def answered(error: BrokerError | None, reply: object) -> None:
-            result, detail = outcome_of(error, reply)
-            outcome = replace(event, detail={**event.detail, **detail})
-            self._log.note_outcome(outcome, result, intent=intent)
+            outcomes = entry.outcomes(len(events), error, reply)
+            for event, intent, (result, detail) in zip(events, intents, outcomes, strict=True):
+                outcome = replace(event, detail={**event.detail, **detail})
+                self._log.note_outcome(outcome, result, intent=intent)
 
         return answered
 

@@ -180,9 +180,17 @@ class AccessControl:
 
     def check(self, request: Request, context: RequestContext) -> None:
         """See `broker.dispatch.AccessDecider`."""
-        if context.node_id is None:
-            requirement = self._requirements[request.api_key]
-            self.check_needs(request, requirement, self.asker(context), context=context)
+        if context.node_id is not None:
+            return
+        requirement, asker = self._requirements[request.api_key], self.asker(context)
+        self.check_needs(request, requirement, asker, context=context)
+        items, message = requirement.items, request.message
+        if items is None or items.needs is None or not self._is_enforced:
+            return
+        for item in getattr(message, items.items):
+            error = self.item_error(item, message, items, asker=asker, context=context)
+            if error is not None:
+                raise error
 
     def asker(self, context: RequestContext) -> Asker:
         """Return the principal of a connection, under the present rules."""
@@ -249,12 +257,14 @@ class AccessControl:
         refused: dict[int, ErrorDetail] = {}
         passed = asker.passed.setdefault(_purpose(request, items), set())
         for index, item in enumerate(getattr(message, items.items)):
-            if item.topic_id in passed:
+            if items.needs is None and item.topic_id in passed:
                 continue
             error = self.item_error(item, message, items, asker=asker, context=context)
             if error is not None:
                 refused[index] = error.to_wire()
-            elif self._state().catalog.topic_by_id(item.topic_id) is not None:
+            elif (
+                items.needs is None and self._state().catalog.topic_by_id(item.topic_id) is not None
+            ):
                 _remember(passed, item.topic_id)
         return refused
 
@@ -262,6 +272,9 @@ class AccessControl:
         self, item: object, message: object, items: Items, *, asker: Asker, context: RequestContext
     ) -> BrokerError | None:
         """Return why an item is denied; `None` if it is allowed, or the handler refuses it."""
+        if items.needs is not None:
+            errors = (self.error_of(need, asker, context) for need in items.needs(item, asker))
+            return next((error for error in errors if error is not None), None)
         need = items.need(item, message, asker.state)
         return None if need is None else self.error_of(need, asker, context)
 

@@ -131,9 +131,11 @@ class Items:
     """Field of the request."""
     results: str
     """Field of the reply, in the order of the items."""
-    need: Callable[[Any, Any, ClusterState], Need | None]
+    need: Callable[[Any, Any, ClusterState], Need | None] = lambda _item, _message, _state: None
     """Returns the need of an item of a request; `None` for an unknown id, which the handler
-    reports."""
+    reports. An id that is allowed once is allowed until rules change."""
+    needs: Needs | None = None
+    """The same for items that are named: returns all needs of one, decided each time."""
     denied: Callable[[Any, ErrorDetail], object]
     """Returns the result of an item that failed with an error."""
     purpose: Callable[[Any], Hashable] | None = None
@@ -675,6 +677,13 @@ _COMMITTED: Final = Items(
     denied=lambda _, error: groups.PartitionCommitted(None, error=error),
 )
 
+_CREATED: Final = Items(
+    items="queues",
+    results="results",
+    needs=_create_queue,
+    denied=lambda _, error: queue_admin.QueueCreated(b"", b"", error),
+)
+
 _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.HELLO: OPEN,
     api.PROVE_NODE: OPEN,
@@ -707,6 +716,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.DELETE_GROUP: _on_group("delete"),
     # -- queues --
     api.CREATE_QUEUE: Requirement(needs=_create_queue),
+    api.CREATE_QUEUES: Requirement(items=_CREATED),
     api.DESCRIBE_QUEUES: Requirement(needs=_describe_queues, shown=_shown_queues),
     api.LIST_QUEUES: Requirement(shown=_shown_names("queue")),
     api.ALTER_QUEUE: Requirement(needs=_alter_queue),

@@ -11,6 +11,7 @@ from tidelog.client.admin import parts
 from tidelog.client.admin import topics as topic_admin
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.names import list_names
+from tidelog.client.admin.topics import Setting, as_text
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
 from tidelog.client.topic_partition import TopicPartition
@@ -46,11 +47,9 @@ if TYPE_CHECKING:
     from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
     from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
     from tidelog.client.admin.metrics import BrokerMetrics
+    from tidelog.client.admin.queue_batches import NewQueue, QueueCreation
     from tidelog.client.admin.queue_counts import DescribedQueue
     from tidelog.client.admin.queues import Setting as QueueSetting
-
-Setting = str | int | float | bool
-"""Value of a topic setting; requests carry it as text."""
 
 
 @final
@@ -95,7 +94,7 @@ class Admin:
             InvalidTopicError: The name or the number of partitions is not legal.
             InvalidConfigError: A setting is unknown or not legal.
         """
-        overrides = _as_text({**(config or {}), **settings})
+        overrides = as_text({**(config or {}), **settings})
         request = CreateTopicRequest(
             name, partitions, overrides, validate_only, replication_factor, dict(labels or {})
         )
@@ -156,7 +155,7 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal, or the labels are too large.
         """
         request = AlterTopicRequest(
-            name, _as_text(set or {}), list(reset), dict(set_labels or {}), list(remove_labels)
+            name, as_text(set or {}), list(reset), dict(set_labels or {}), list(remove_labels)
         )
         has_labels = bool(request.set_labels or request.remove_labels)
         # Repeating the same settings does no harm.
@@ -320,17 +319,26 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal, or the dead-letter queues form a
                 cycle.
         """
-        queue = parts.queues.QueueToCreate(
-            name,
-            topic or name,
-            start,
-            fifo,
-            parts.queues.settings_as_text(settings),
-            partitions,
-            _as_text(topic_config or {}),
-            labels or {},
+        queue = parts.queue_batches.NewQueue(
+            name, topic, partitions, start, fifo, topic_config or {}, labels or {}, settings
         )
-        return await parts.queues.create_queue(self._cluster, queue)
+        return await parts.queue_batches.create_queue(self._cluster, queue)
+
+    async def create_queues(self, queues: "Iterable[NewQueue | str]") -> "list[QueueCreation]":
+        """Create many queues, in their order; return one result for each.
+
+        They cost a small part of as many calls of `create_queue`. Each succeeds or fails alone, and
+        is durable if its result has no error; creating the same queues again is no error. A queue
+        may have an earlier one as its dead-letter queue.
+
+        Args:
+            queues: Names, or queues with settings.
+
+        Raises:
+            ConnectionLostError: Any queue may be created or not; call this again.
+            RequestTimedOutError: The same.
+        """
+        return await parts.queue_batches.create_queues(self._cluster, queues)
 
     async def list_queues(
         self, prefix: str = "", *, after: str = "", limit: int | None = None
@@ -776,7 +784,7 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal; the message lists all.
             InvalidRequestError: There is no such broker.
         """
-        return await cluster_admin.alter_cluster(self._cluster, _as_text(set or {}), list(reset))
+        return await cluster_admin.alter_cluster(self._cluster, as_text(set or {}), list(reset))
 
     async def broker_config(self, node_id: int | None = None) -> DescribeConfigReply:
         """Return the settings of a running broker, their sources, and which can be changed.
@@ -788,11 +796,3 @@ class Admin:
             InvalidRequestError: No node has this id.
         """
         return await cluster_admin.broker_config(self._cluster, node_id)
-
-
-def _as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Return settings as text for a request; booleans are `true` and `false`."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in settings.items()
-    }

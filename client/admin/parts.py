@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         groups,
         hot_keys,
         metrics,
+        queue_batches,
         queue_counts,
         queues,
     )
@@ -18,7 +19,16 @@ else:
     groups = LazyModule("tidelog.client.admin.groups")
     hot_keys = LazyModule("tidelog.client.admin.hot_keys")
     metrics = LazyModule("tidelog.client.admin.metrics")
+    queue_batches = LazyModule("tidelog.client.admin.queue_batches")
     queue_counts = LazyModule("tidelog.client.admin.queue_counts")
     queues = LazyModule("tidelog.client.admin.queues")
 
-__all__ = ["alert_check", "groups", "hot_keys", "metrics", "queue_counts", "queues"]
+__all__ = [
+    "alert_check",
+    "groups",
+    "hot_keys",
+    "metrics",
+    "queue_batches",
+    "queue_counts",
+    "queues",
+]

@@ -86,12 +86,32 @@ async def create_queue(cluster: ClusterClient, queue: QueueToCreate) -> CreateQu
 async def _create_on(
     cluster: ClusterClient, queue: QueueToCreate, topic: TopicMetadata | None
 ) -> CreateQueueReply:
-    start_offsets: list[int] = []
-    if topic is not None:
-        places = [TopicPartition(queue.topic, each.partition) for each in topic.partitions]
-        offsets = await list_offsets_at(cluster, places, queue.start)
-        start_offsets = [offsets[place] for place in places]
-    request = CreateQueueRequest(
+    request = creation_of(queue, topic, await start_offsets(cluster, queue, topic))
+    # An equal queue that exists is no error.
+    return await cluster.call_any(
+        api.CREATE_QUEUE, request, is_repeatable=True, min_version=2 if queue.labels else 1
+    )
+
+
+async def start_offsets(
+    cluster: ClusterClient, queue: QueueToCreate, topic: TopicMetadata | None
+) -> list[int]:
+    """Return where a queue begins in each partition of its topic; empty without a topic.
+
+    Errors are those of `list_offsets`.
+    """
+    if topic is None:
+        return []
+    places = [TopicPartition(queue.topic, each.partition) for each in topic.partitions]
+    offsets = await list_offsets_at(cluster, places, queue.start)
+    return [offsets[place] for place in places]
+
+
+def creation_of(
+    queue: QueueToCreate, topic: TopicMetadata | None, start_offsets: list[int]
+) -> CreateQueueRequest:
+    """Return the request for a queue that begins at these offsets of its topic."""
+    return CreateQueueRequest(
         queue.name,
         queue.topic,
         None if topic is None else topic.topic_id,
@@ -101,10 +121,6 @@ async def _create_on(
         dict(queue.topic_config),
         queue.partition_count,
         dict(queue.labels),
-    )
-    # An equal queue that exists is no error.
-    return await cluster.call_any(
-        api.CREATE_QUEUE, request, is_repeatable=True, min_version=2 if queue.labels else 1
     )
 
 

@@ -1,5 +1,6 @@
 """Administration of topics that takes more than one request."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import trio
@@ -10,7 +11,18 @@ from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.topics import DeleteRecordsReply, DeleteRecordsRequest
 from tidelog.wire.protocol import api
 
+Setting = str | int | float | bool
+"""Value of a topic setting; requests carry it as text."""
+
 _PATIENCE_S: Final = 5.0
+
+
+def as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Return settings as text for a request; booleans are `true` and `false`."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }
 
 
 async def learn_partitions(cluster: ClusterClient, name: str, count: int) -> None:

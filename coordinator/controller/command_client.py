@@ -16,8 +16,8 @@ from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import BrokerHeartbeat
 from tidelog.coordinator.metadata.commands import (
+    AnyCommand,
     CatchUp,
-    Command,
     Reply,
     decode_command,
     decode_reply,
@@ -81,7 +81,7 @@ class CommandClient:
         controller."""
         self._metadata_age = MetadataAge()
 
-    async def submit(self, command: Command, *, timeout_s: float, retry: bool = True) -> Reply:
+    async def submit(self, command: AnyCommand, *, timeout_s: float, retry: bool = True) -> Reply:
         """Carry out a command; it is committed, and visible in the state here, on return.
 
         If cancelled, the command may be carried out, or not.
@@ -110,7 +110,7 @@ class CommandClient:
         """
         await self.submit(CatchUp(), timeout_s=timeout_s)
 
-    async def _submit_once(self, command: Command, *, timeout_s: float) -> Reply:
+    async def _submit_once(self, command: AnyCommand, *, timeout_s: float) -> Reply:
         with trio.move_on_after(timeout_s):
             if self._node.is_active_leader:
                 return await self._metadata.decide(command)
@@ -120,7 +120,7 @@ class CommandClient:
             return await self._submit_to(command)(leader_id)
         raise RequestTimedOutError(f"not decided within {timeout_s:g} s")
 
-    def _submit_to(self, command: Command) -> Callable[[int], Awaitable[Reply]]:
+    def _submit_to(self, command: AnyCommand) -> Callable[[int], Awaitable[Reply]]:
         request = ForwardCommandRequest(self._node.cluster_id, encode_command(command))
 
         async def there(node_id: int) -> Reply:

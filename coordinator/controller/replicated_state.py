@@ -8,7 +8,8 @@ gets the leader's own records as they were proposed, without decoding. Consumer 
 the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from shlex import quote
 from typing import Final, final
 
@@ -27,7 +28,16 @@ from tidelog.coordinator.groups.records import group_records_level
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic
-from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
+from tidelog.coordinator.metadata.commands import (
+    AnyCommand,
+    Command,
+    CreateQueues,
+    QueueAnswer,
+    QueueResult,
+    QueueResults,
+    Reply,
+    TopicCommand,
+)
 from tidelog.coordinator.metadata.features import check_level
 from tidelog.coordinator.metadata.log_events import log_events
 from tidelog.coordinator.metadata.records import Record
@@ -157,7 +167,7 @@ class ReplicatedState:
         while self.applied_index < index:
             await self._node.wait_applied()
 
-    async def decide(self, command: Command, *, fenced_because: str = "") -> Reply:
+    async def decide(self, command: AnyCommand, *, fenced_because: str = "") -> Reply:
         """Carry out a command; it is committed, and visible in `state` here, on return.
 
         If cancelled, the command may be carried out, or not.
@@ -173,6 +183,8 @@ class ReplicatedState:
             BrokerError: The command is refused.
         """
         controller = self._controller_of_this_term()
+        if isinstance(command, CreateQueues):
+            return await self._create_queues(controller, command)
         try:
             outcome = controller.handle(command, now_ms=self._env.clock.now_ms())
         except BrokerError:
@@ -198,10 +210,47 @@ class ReplicatedState:
         controller may have applied a part; the next one is a copy of the image.
         """
         payload = encode_entry(records)
-        try:
+        with self._changing_controller():
             for record in records:
                 controller.apply(record)
             return self._node.propose_nowait(payload, EntryRecords(records, ()))
+
+    async def _create_queues(
+        self, controller: MetadataStateMachine, command: CreateQueues
+    ) -> QueueResults:
+        """Decide about each queue with those before it applied, and propose all in one entry."""
+        records: list[Record] = []
+        results: list[QueueResult] = []
+        is_settled = True
+        with self._changing_controller():
+            for each in command.queues:
+                try:
+                    outcome = controller.handle(each, now_ms=self._env.clock.now_ms())
+                    encode_entry(outcome.records)
+                except BrokerError as error:
+                    results.append(QueueResult(None, error.to_wire()))
+                    is_settled = False
+                    continue
+                for record in outcome.records:
+                    controller.apply(record)
+                records += outcome.records
+                is_settled &= bool(outcome.records)
+                assert isinstance(outcome.reply, QueueAnswer)
+                results.append(QueueResult(outcome.reply))
+            if records:
+                payload = encode_entry(records)
+                self._last = self._node.propose_nowait(payload, EntryRecords(records, ()))
+        if is_settled and self._last is not None:
+            await self.wait_committed(self._last)
+        else:
+            await self._wait_settled()
+        return QueueResults(results)
+
+    @contextmanager
+    def _changing_controller(self) -> Generator[None]:
+        """Drop the controller after a failure of the block, which may have applied a part."""
+        try:
+            yield
         except PayloadTooLargeError as error:
             self._controller = None
             raise InvalidRequestError(f"the command changes too much at once: {error}") from error

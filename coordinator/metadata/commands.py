@@ -162,6 +162,16 @@ class CreateQueue(msgspec.Struct, frozen=True, array_like=True, tag="create-queu
     """Text of the principal that asks for it; empty for none, which has no quotas."""
 
 
+class CreateQueues(msgspec.Struct, frozen=True, array_like=True, tag="create-queues"):
+    """Create queues in their order, in one entry; each is accepted or refused alone.
+
+    The state machine decides about each with those before it applied. Needs a feature level, for a
+    controller of an earlier version does not know the command.
+    """
+
+    queues: list[CreateQueue]
+
+
 class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"):
     """Change settings and labels of a queue."""
 
@@ -464,6 +474,8 @@ Command = (
     | SecurityCommand
     | CatchUp
 )
+AnyCommand = Command | CreateQueues
+"""What a controller carries out: one command, or several in one entry."""
 
 
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):
@@ -492,6 +504,20 @@ class QueueAnswer(msgspec.Struct, frozen=True, array_like=True, tag="queue-answe
     queue_id: bytes
     topic_id: bytes
     """Id of the source topic; empty if the queue is deleted by now."""
+
+
+class QueueResult(msgspec.Struct, frozen=True, array_like=True):
+    """The queue of one item of a command, or why it is refused."""
+
+    answer: QueueAnswer | None
+    """`None` with an error."""
+    error: ErrorDetail | None = None
+
+
+class QueueResults(msgspec.Struct, frozen=True, array_like=True, tag="queue-results"):
+    """One result for each queue of a command, in its order."""
+
+    results: list[QueueResult]
 
 
 class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids"):
@@ -537,6 +563,7 @@ Reply = (
     | ShutdownProgress
     | TopicAnswer
     | QueueAnswer
+    | QueueResults
     | ProducerIds
     | PartitionAnswers
     | TransactionAnswer
@@ -553,12 +580,12 @@ class CommandOutcome(msgspec.Struct, frozen=True):
     """The reply to send when the records are committed."""
 
 
-def encode_command(command: Command) -> bytes:
+def encode_command(command: AnyCommand) -> bytes:
     """Return the bytes of a command for the controller."""
     return msgspec.msgpack.encode(command)
 
 
-def decode_command(data: bytes | memoryview) -> Command:
+def decode_command(data: bytes | memoryview) -> AnyCommand:
     """Return the command in these bytes.
 
     Raises:
@@ -588,5 +615,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], data: bytes | memoryview)
         raise WireFormatError(f"not a command, or its answer: {error}") from error
 
 
-_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_command_decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
 _reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)

@@ -27,6 +27,8 @@ RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
     **dict.fromkeys(get_args(SecurityRecord), 4),
 }
 """Feature level of each kind of record that the first version did not know."""
+CREATE_QUEUES_LEVEL: Final = 5
+"""Feature level at which each node that may be the controller knows the command for many queues."""
 _TOPIC_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ENCRYPTION_SETTINGS, 4)
 _QUEUE_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ALERT_SETTINGS, 3)
 

@@ -3,16 +3,20 @@
 from msgspec.structs import replace
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
+from tidelog.wire.errors import QueueExistsError
 from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.queue_admin import (
     AlterQueueReply,
     AlterQueueRequest,
     CreateQueueReply,
     CreateQueueRequest,
+    CreateQueuesReply,
+    CreateQueuesRequest,
     DeleteQueueReply,
     DeleteQueueRequest,
     DescribeQueuesReply,
     DescribeQueuesRequest,
+    QueueCreated,
     QueueDescription,
     QueuePartitionDescription,
 )
@@ -30,6 +34,17 @@ CREATE = (
         labels={"team": "billing"},
     ),
     CreateQueueReply(queue_id=OTHER_TOPIC_ID, topic_id=TOPIC_ID),
+)
+CREATE_MANY = (
+    CreateQueuesRequest(queues=[CREATE[0], replace(CREATE[0], name="shipping", labels={})]),
+    CreateQueuesReply(
+        results=[
+            QueueCreated(queue_id=OTHER_TOPIC_ID, topic_id=TOPIC_ID),
+            QueueCreated(
+                queue_id=b"", topic_id=b"", error=QueueExistsError("it is FIFO").to_wire()
+            ),
+        ]
+    ),
 )
 DESCRIBE = (
     DescribeQueuesRequest(queues=["billing"]),

@@ -412,6 +412,7 @@ EXCHANGES = [
     _exchange(api.LIST_KEYS, *cluster_samples.LIST_KEYS),
     _exchange(api.LIST_CERTIFICATES, *certificate_samples.LIST),
     _exchange(api.AWAIT_METADATA, *access_samples.AWAIT_METADATA),
+    _exchange(api.CREATE_QUEUES, *queue_samples.CREATE_MANY),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -3,9 +3,15 @@
 Pure: declarations.
 """
 
+from typing import Annotated, Final
+
 import msgspec
 
+from tidelog.wire.errors import ErrorDetail
 from tidelog.wire.messages.field_types import Labels, Listed, LongListed, Settings
+
+QUEUES_CREATED_MAX: Final = 100
+"""Maximum queues of one request: the controller decides about all of them in one step."""
 
 
 class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -42,6 +48,29 @@ class CreateQueueReply(msgspec.Struct, frozen=True, array_like=True):
     queue_id: bytes
     """The topic id of its journal."""
     topic_id: bytes
+
+
+class CreateQueuesRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Create queues in their order, as `CreateQueueRequest` does; each succeeds or fails alone.
+
+    A queue may have an earlier one of the request as its dead-letter queue.
+    """
+
+    queues: Annotated[list[CreateQueueRequest], msgspec.Meta(max_length=QUEUES_CREATED_MAX)]
+
+
+class QueueCreated(msgspec.Struct, frozen=True, array_like=True):
+    """The queue of one item, created now or before; the ids are empty with an error."""
+
+    queue_id: bytes
+    topic_id: bytes
+    error: ErrorDetail | None = None
+
+
+class CreateQueuesReply(msgspec.Struct, frozen=True, array_like=True):
+    """One result for each queue of the request, in its order."""
+
+    results: list[QueueCreated]
 
 
 class DescribeQueuesRequest(msgspec.Struct, frozen=True, array_like=True):

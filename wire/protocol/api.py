@@ -138,6 +138,7 @@ class ApiKey(IntEnum):
     LIST_KEYS = 82
     LIST_CERTIFICATES = 83
     AWAIT_METADATA = 86
+    CREATE_QUEUES = 87
 
 
 @final
@@ -364,6 +365,12 @@ CREATE_QUEUE = Api(
     queue_admin.CreateQueueRequest,
     queue_admin.CreateQueueReply,
     max_version=2,
+)
+CREATE_QUEUES = Api(
+    ApiKey.CREATE_QUEUES,
+    queue_admin.CreateQueuesRequest,
+    queue_admin.CreateQueuesReply,
+    header_bytes_max=1 << 20,
 )
 DESCRIBE_QUEUES = Api(
     ApiKey.DESCRIBE_QUEUES,

@@ -17,6 +17,7 @@ from tests.broker.broker_requests import (
 from tests.broker.world import World
 from tidelog.broker.audit.event import AuditKind
 from tidelog.wire.errors import InvalidTopicError, TopicExistsError
+from tidelog.wire.messages.queue_admin import CreateQueueRequest, CreateQueuesRequest
 from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.security.audit_topic import AUDIT_TOPIC
@@ -49,6 +50,33 @@ async def test_administration_is_recorded_with_its_outcome(mock_clock: MockClock
     assert {each.client_id for each in records} == {"test"}
     assert all(each.address for each in records)
     assert records[2].detail == {"set_config": '{"retention_ms":"1h"}'}
+
+
+@pytest.mark.parametrize("mode", ["on", "required"])
+async def test_each_of_many_created_queues_has_a_record(mode: str, mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with world.broker(audit=mode), world.client() as client:
+        wanted = [
+            CreateQueueRequest(name, name, None, [], is_fifo=False, config={}, topic_config={})
+            for name in ("a", "not legal", "b")
+        ]
+        await client.ask(api.CREATE_QUEUES, CreateQueuesRequest(wanted))
+        await trio.sleep(1)
+        records = await audit_records(client, AuditKind.ADMINISTRATION)
+
+    outcomes = [each for each in records if each.stage != "intent"]
+    assert [(each.action, each.resource, each.result) for each in outcomes] == [
+        ("queue.create", "queue:a", "ok"),
+        ("queue.create", "queue:not legal", "INVALID_REQUEST"),
+        ("queue.create", "queue:b", "ok"),
+    ]
+    assert outcomes[0].detail["topic"] == "a"
+    assert "not legal" in outcomes[1].detail["reason"]
+    intents = [each.resource for each in records if each.stage == "intent"]
+    assert sorted(intents) == (
+        ["queue:a", "queue:b", "queue:not legal"] if mode == "required" else []
+    )
 
 
 async def test_usage_is_recorded_by_principal_topic_and_minute(mock_clock: MockClock) -> None:

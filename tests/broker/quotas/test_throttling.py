@@ -20,9 +20,14 @@ from tests.broker.broker_requests import (
 from tests.broker.world import World, settle
 from tidelog.broker.requests.identity import ClientIdentity
 from tidelog.wire.config.quota_rates import QuotaRate
-from tidelog.wire.errors import InvalidRequestError, QuotaExceededError, ThrottledError
+from tidelog.wire.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    QuotaExceededError,
+    ThrottledError,
+)
 from tidelog.wire.messages.metadata import MetadataRequest
-from tidelog.wire.messages.queue_admin import CreateQueueRequest
+from tidelog.wire.messages.queue_admin import CreateQueueRequest, CreateQueuesRequest
 from tidelog.wire.messages.quotas import (
     AlterQuotasRequest,
     ListQuotasReply,
@@ -227,6 +232,11 @@ async def test_counts_of_partitions_and_queues_are_refused_with_limit_and_use(
         other = CreateQueueRequest("r", "r", None, [], False, {}, {})
         with pytest.raises(QuotaExceededError, match="queues_max of anonymous is 1"):
             await submit(client, api.CREATE_QUEUE, other).reply()
+        await set_quotas(client, queues_max=3)
+        more = [CreateQueueRequest(name, name, None, [], False, {}, {}) for name in "stu"]
+        created = await submit(client, api.CREATE_QUEUES, CreateQueuesRequest(more)).reply()
+        codes = [each.error and each.error.code for each in created.results]
+        assert codes == [None, None, ErrorCode.QUOTA_EXCEEDED]
 
 
 async def test_connections_beyond_their_quota_are_refused_and_ended(mock_clock: MockClock) -> None:

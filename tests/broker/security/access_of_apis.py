@@ -164,6 +164,7 @@ def _about_queues(topic_id: bytes, queue_id: bytes) -> dict[Api[Any, Any], objec
     )
     return {
         api.CREATE_QUEUE: create_queue,
+        api.CREATE_QUEUES: queue_admin.CreateQueuesRequest([create_queue]),
         api.DESCRIBE_QUEUES: queue_admin.DescribeQueuesRequest(["work"]),
         api.LIST_QUEUES: _PAGE,
         api.ALTER_QUEUE: queue_admin.AlterQueueRequest("work", {}, []),

@@ -55,6 +55,7 @@ from tidelog.wire.messages.produce import InitProducerRequest
 from tidelog.wire.messages.queue_admin import (
     AlterQueueRequest,
     CreateQueueRequest,
+    CreateQueuesRequest,
     DeleteQueueRequest,
     DescribeQueuesRequest,
 )
@@ -262,6 +263,32 @@ async def test_an_unseen_queue_or_group_is_an_unknown_one(autojump_clock: MockCl
             ErrorCode.UNKNOWN_GROUP,
             ErrorCode.UNKNOWN_GROUP,
         ]
+
+
+async def test_each_of_many_queues_needs_its_own_rules(autojump_clock: MockClock) -> None:
+    async with scene(autojump_clock) as (_, _, admin, alice):
+        queue_id = await create_queue(admin, "w")
+        topic_id = (await admin.ask(api.DESCRIBE_QUEUES, DescribeQueuesRequest(["w"]))).queues
+        await grant(admin, "user:alice create queue w*", "user:alice create topic w*")
+        wanted = [
+            CreateQueueRequest(name, topic, None, [], is_fifo=False, config={}, topic_config={})
+            for name, topic in (("w1", "w1"), ("x1", "x1"), ("w2", "x2"), ("w3", "w3"))
+        ]
+        # On an existing topic, which alice may not read: allowed once is not allowed for its id.
+        wanted.append(
+            CreateQueueRequest(
+                *("w4", "w", topic_id[0].topic_id, [0]), is_fifo=False, config={}, topic_config={}
+            )
+        )
+
+        reply = await alice.ask(api.CREATE_QUEUES, CreateQueuesRequest(wanted))
+
+        codes = [each.error and each.error.code for each in reply.results]
+        denied = ErrorCode.NOT_AUTHORIZED
+        assert codes == [None, denied, denied, None, denied]
+        listed = await admin.ask(api.DESCRIBE_QUEUES, DescribeQueuesRequest(None))
+        assert [each.name for each in listed.queues] == ["w", "w1", "w3"]
+        assert listed.queues[0].queue_id == queue_id
 
 
 async def test_a_sender_of_a_queue_appends_to_its_topic_through_send_alone(

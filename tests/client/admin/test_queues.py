@@ -1,11 +1,15 @@
 """Administration of queues through the client, executed by a real broker."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from trio.testing import MockClock
 
 from tests.broker.world import START_MS, World
 from tests.client.clients import client_of
+from tidelog.broker.handlers import queue_admin
+from tidelog.client.admin.queue_batches import NewQueue
 from tidelog.client.admin.queue_counts import MessageCounts, count_messages, sum_of
 from tidelog.client.admin.queues import Setting, name_of_setting, settings_as_text
 from tidelog.client.admin.redrive_status import report_of
@@ -17,9 +21,15 @@ from tidelog.wire.errors import (
     QueueExistsError,
     UnknownQueueError,
     UnknownTopicError,
+    UnsupportedVersionError,
 )
+from tidelog.wire.messages.features import OWN_LEVELS
+from tidelog.wire.messages.queue_admin import QUEUES_CREATED_MAX
 from tidelog.wire.messages.queues import QueueCounts
 from tidelog.wire.messages.redrives import RedriveDescription, RedriveStatus
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 async def test_the_lifecycle_of_a_queue(autojump_clock: MockClock) -> None:
@@ -46,6 +56,73 @@ async def test_the_lifecycle_of_a_queue(autojump_clock: MockClock) -> None:
         await admin.delete_queue("orders")
         assert await admin.list_queues() == []
         assert await admin.list_topics() == ["orders"]
+
+
+@pytest.mark.parametrize("peer", ["of this version", "below the level", "without the request"])
+async def test_many_queues_are_created_and_each_has_a_result(
+    peer: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if peer == "below the level":
+        monkeypatch.setattr(queue_admin, "CREATE_QUEUES_LEVEL", OWN_LEVELS.max_level + 1)
+    elif peer == "without the request":
+        monkeypatch.setattr(RpcConnection, "version_of", _version_of_an_earlier_broker)
+    async with client_of(World(autojump_clock)) as client:
+        admin = client.admin
+        await admin.create_topic("events", 2)
+        async with client.producer() as producer:
+            await producer.send("events", b"x", partition=0)
+
+        results = await admin.create_queues(
+            [
+                "plain",
+                NewQueue("dead", fifo=True),
+                NewQueue("fifo", fifo=True, partitions=3, settings={"dead_letter_queue": "dead"}),
+                NewQueue("tail", topic="events", start="latest", labels={"team": "billing"}),
+                NewQueue("bad", settings={"visibility_timeout": 30, "visibility_timeout_ms": 1}),
+                NewQueue("wrong", settings={"colour": "red"}),
+                NewQueue("lost", topic="nowhere"),
+                NewQueue("plain", fifo=True),
+                NewQueue("kept", topic_config={"retention_ms": "1h"}, settings={"owner": "ops"}),
+            ]
+        )
+
+        assert [(each.name, type(each.error)) for each in results] == [
+            ("plain", type(None)),
+            ("dead", type(None)),
+            ("fifo", type(None)),
+            ("tail", type(None)),
+            ("bad", InvalidConfigError),
+            ("wrong", InvalidConfigError),
+            ("lost", UnknownTopicError),
+            ("plain", QueueExistsError),
+            ("kept", type(None)),
+        ]
+        fifo, tail = await admin.describe_queues(["fifo", "tail"])
+        assert (fifo.is_fifo, len(fifo.partitions)) == (True, 3)
+        assert fifo.config["dead_letter_queue"] == "dead"
+        assert [each.start_offset for each in tail.partitions] == [1, 0]
+        assert tail.labels == {"team": "billing"}
+        assert (await admin.describe_topics(["kept"]))[0].config["retention_ms"] == "1h"
+
+        again = await admin.create_queues(["plain", "dead"])
+
+        assert [type(each.error) for each in again] == [type(None), QueueExistsError]
+
+
+def _version_of_an_earlier_broker(_: RpcConnection, method: Api[Any, Any]) -> int:
+    if method is api.CREATE_QUEUES:
+        raise UnsupportedVersionError("the broker does not know CREATE_QUEUES")
+    return method.max_version
+
+
+async def test_more_queues_than_a_request_may_have_are_created(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        names = [f"q-{number:03d}" for number in range(2 * QUEUES_CREATED_MAX + 1)]
+
+        results = await client.admin.create_queues(names)
+
+        assert [each.name for each in results if each.error is None] == names
+        assert await client.admin.list_queues() == names
 
 
 async def test_labels_of_a_new_queue_wait_for_the_first_feature_level(

@@ -17,10 +17,13 @@ from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
 from tidelog.coordinator.metadata.commands import (
     Command,
     CommandOutcome,
+    CreateQueue,
+    CreateQueues,
     CreateReplicatedTopic,
     Done,
     FenceBroker,
     ProducerIds,
+    QueueResults,
     RegisterBroker,
     Registered,
     Reply,
@@ -35,8 +38,11 @@ from tidelog.wire.errors import (
     InvalidRequestError,
     LogOfflineError,
     NotControllerError,
+    QueueExistsError,
     RequestTimedOutError,
     TopicExistsError,
+    UnknownQueueError,
+    from_wire,
 )
 
 
@@ -261,6 +267,50 @@ def test_a_command_too_large_for_an_entry_is_refused() -> None:
         with pytest.raises(InvalidRequestError, match="too much at once"):
             await controller.decide(huge)
         assert await decided(group, create(1)) == TopicAnswer(b"%016d" % 1)
+
+    play(story)
+
+
+def queue(number: int, *, topic: str = "", **overrides: str) -> CreateQueue:
+    name = f"queue{number}"
+    ids = [f"{kind}{number:014d}".encode() for kind in ("q:", "t:")]
+    return CreateQueue(
+        name, ids[0], bytes(32), ids[1], 0, topic or name, None, [], False, overrides
+    )
+
+
+def test_many_queues_are_created_by_one_entry_each_after_those_before_it() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        controller = metadata_of(await controller_of(group))
+        before = controller.applied_index
+        wanted = [
+            queue(1, dead_letter_queue="queue2"),
+            queue(2),
+            queue(3, dead_letter_queue="queue2"),
+            msgspec.structs.replace(queue(4), name="queue2", topic="queue2", is_fifo=True),
+            msgspec.structs.replace(queue(5), created_at_ms=1 << 64),
+        ]
+
+        reply = await controller.decide(CreateQueues(wanted))
+
+        assert isinstance(reply, QueueResults)
+        assert [each.answer and each.answer.queue_id for each in reply.results] == [
+            *(None, wanted[1].queue_id, wanted[2].queue_id, None, None)
+        ]
+        errors = [from_wire(each.error) for each in reply.results if each.error is not None]
+        assert [type(each) for each in errors] == [
+            *(UnknownQueueError, QueueExistsError, InvalidRequestError)
+        ]
+        assert controller.applied_index == before + 1
+        await until(lambda: all(names(host)[:2] == ["queue2", "queue3"] for host in group))
+        assert len({metadata_of(host).snapshot() for host in group}) == 1
+
+        again = await controller.decide(CreateQueues(wanted[1:3]))
+
+        assert isinstance(again, QueueResults)
+        assert again.results == reply.results[1:3], "the same ids are created once"
+        assert controller.applied_index == before + 1
 
     play(story)
 

@@ -15,12 +15,13 @@ from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
     AlterPartitions,
     AlterQueue,
+    AnyCommand,
     BeginShutdown,
     BeginTransaction,
     CatchUp,
-    Command,
     CommitTransaction,
     CreateQueue,
+    CreateQueues,
     CreateReplicatedTopic,
     DeleteQueue,
     Done,
@@ -38,6 +39,8 @@ from tidelog.coordinator.metadata.commands import (
     ProducerIds,
     ProposedIsr,
     QueueAnswer,
+    QueueResult,
+    QueueResults,
     Reassignment,
     ReassignReplicas,
     RefusedTruncation,
@@ -81,7 +84,7 @@ from tidelog.wire.errors import NotLeaderError, WireFormatError
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
 
 ID = b"0123456789abcdef"
-COMMANDS: list[Command] = [
+COMMANDS: list[AnyCommand] = [
     CreateTopic("orders", ID, 3, {"retention_ms": "1h"}),
     AlterTopic("orders", {"segment_ms": "1h"}, ["retention_ms"]),
     DeleteTopic("orders"),
@@ -108,6 +111,7 @@ COMMANDS: list[Command] = [
     CreateQueue(
         "q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"priority_weights": "1"}, 2, {}
     ),
+    CreateQueues([CreateQueue("q", ID, ID + ID, ID[::-1], 9, "q", None, [], False, {})]),
     AlterQueue("q", {"priority_weights": "2"}, ["retention_ms"]),
     BeginTransaction("query-1", 7, 3_600_000, ["orders"], [ID]),
     CommitTransaction("query-1", 7, 3, [StagedPart(ID, 0, [StagedPiece(1, 0, 20, 10)])]),
@@ -133,6 +137,12 @@ REPLIES: list[Reply] = [
     ShutdownProgress(3),
     TopicAnswer(ID),
     QueueAnswer(ID, ID[::-1]),
+    QueueResults(
+        [
+            QueueResult(QueueAnswer(ID, ID[::-1])),
+            QueueResult(None, NotLeaderError("not the leader").to_wire()),
+        ]
+    ),
     ProducerIds(1, 1001),
     PartitionAnswers(
         [
@@ -146,12 +156,12 @@ REPLIES: list[Reply] = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
-def test_a_command_survives_encoding(command: Command) -> None:
+def test_a_command_survives_encoding(command: AnyCommand) -> None:
     assert decode_command(encode_command(command)) == command
 
 
 def test_every_command_is_encoded_in_a_test() -> None:
-    assert {type(command) for command in COMMANDS} == set(Command.__args__)
+    assert {type(command) for command in COMMANDS} == set(AnyCommand.__args__)
 
 
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)

@@ -5,14 +5,15 @@ from functools import partial
 
 from tidelog.aio.forwarding import Forwarding
 from tidelog.client.admin.admin import Admin as InnerAdmin
-from tidelog.client.admin.admin import Setting
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
 from tidelog.client.admin.metrics import BrokerMetrics
+from tidelog.client.admin.queue_batches import NewQueue, QueueCreation
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.queues import Setting as QueueSetting
+from tidelog.client.admin.topics import Setting
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.cluster_admin import (
@@ -295,6 +296,22 @@ class Admin(Forwarding[InnerAdmin]):
                 **settings,
             )
         )
+
+    async def create_queues(self, queues: Iterable[NewQueue | str]) -> list[QueueCreation]:
+        """Create many queues, in their order; return one result for each.
+
+        They cost a small part of as many calls of `create_queue`. Each succeeds or fails alone, and
+        is durable if its result has no error; creating the same queues again is no error. A queue
+        may have an earlier one as its dead-letter queue.
+
+        Args:
+            queues: Names, or queues with settings.
+
+        Raises:
+            ConnectionLostError: Any queue may be created or not; call this again.
+            RequestTimedOutError: The same.
+        """
+        return await self._guest.call(partial(self._inner.create_queues, list(queues)))
 
     async def list_queues(
         self, prefix: str = "", *, after: str = "", limit: int | None = None

@@ -1,6 +1,6 @@
 """The commands `tidelog queue`: create, describe, alter and delete queues."""
 
-from typing import Any, Unpack
+from typing import Any, BinaryIO, Unpack
 
 import click
 
@@ -21,10 +21,12 @@ from tidelog.cli.output.tables import counted, print_json, print_labels, print_n
 from tidelog.cli.places import Place, place_option, replaced_option, time_or_end
 from tidelog.cli.queue import admin
 from tidelog.cli.queue import messages as queue_messages
+from tidelog.cli.queue.create_of_lines import create_of_lines
 from tidelog.cli.queue.history import history
 from tidelog.cli.queue.hot import hot
 from tidelog.cli.queue.send import send
 from tidelog.cli.queue.view import print_queue, print_queues, queue_as_json
+from tidelog.client.admin.queue_batches import NewQueue
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.client import Client
 
@@ -40,9 +42,18 @@ def queue() -> None:
         "tidelog queue create payments --partitions 4 --config max_receive_count=5 --config"
         " dead_letter_queue=payments-dead",
         "tidelog queue create billing --topic orders --from end",
+        "tidelog queue create --from-file queues.txt --config visibility_timeout=1min",
     )
 )
-@click.argument("name", cls=Name, kind="queue", is_new=True)
+@click.argument("name", cls=Name, kind="queue", is_new=True, required=False)
+@click.option(
+    "--from-file",
+    "file",
+    type=click.File("rb"),
+    help="Create a queue for each line: a name, or JSON such as"
+    """ '{"name": "a", "config": {"max_receive_count": 5}}'. Other options are for all; - is"""
+    " standard input.",
+)
 @click.option("--topic", help="Set the topic of the messages.  [the name of the queue]")
 @click.option("--partitions", type=int, help="Set the partitions of a new topic.  [1]")
 @place_option("--from", default="beginning", show_default=True)
@@ -66,10 +77,11 @@ def queue() -> None:
 @label_option
 @json_option
 def create(
-    name: str,
+    name: str | None,
     settings: tuple[tuple[str, str], ...],
     topic_config: tuple[tuple[str, str], ...],
     *,
+    file: BinaryIO | None,
     labels: tuple[tuple[str, str], ...],
     place: Place,
     as_json: bool,
@@ -84,9 +96,19 @@ def create(
     for setting, _ in settings:
         if setting in {"name", "topic_config", "labels", *wanted}:
             raise click.UsageError(f"{setting} is not a setting of a queue: use the option for it")
+    if name is None and file is None:
+        raise click.UsageError("Missing argument 'NAME'. A file of names is given by --from-file.")
+    if file is not None:
+        if name is not None:
+            raise click.UsageError("give a name or --from-file, and not both")
+        wanted |= {"topic_config": dict(topic_config), "labels": dict(labels)}
+        common = NewQueue("", settings=dict(settings), **wanted)
+        create_of_lines(file, common, as_json=as_json)
+        return
     wanted |= dict(settings)
 
     async def call(client: Client) -> DescribedQueue:
+        assert name is not None
         await client.admin.create_queue(
             name, topic_config=dict(topic_config), labels=dict(labels), **wanted
         )

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,51 @@ def test_a_queue_is_created_described_altered_and_deleted(at_broker: None, capsy
     for name in ("payments", "dead"):
         assert main.run(["queue", "delete", name, "--yes", "--with-topic"]) == 0
     assert capsys.readouterr().out == "deleted queue payments\ndeleted queue dead\n"
+
+
+def test_queues_are_created_from_a_file_with_an_error_for_each_bad_line(
+    at_broker: None, capsys: Printed, tmp_path: Path
+) -> None:
+    del at_broker
+    file = tmp_path / "queues"
+    file.write_text(
+        "alpha\n\n"
+        '{"name": "beta", "partitions": 2, "config": {"visibility_timeout": 60}}\n'
+        "not legal\n"
+        '{"nme": "gamma"}\n'
+        '{"name": "alpha", "fifo": true}\n',
+        encoding="utf-8",
+    )
+    create = ["queue", "create", "--from-file", str(file), "--config", "max_receive_count=7"]
+
+    assert main.run(create) == 1
+    said = capsys.readouterr()
+
+    assert said.out == "created 2 queues\n"
+    *lines, last = said.err.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["line 4", "line 5", "line 6"]
+    assert "'not legal'" in lines[0]
+    assert "nme" in lines[1]
+    assert "there is a queue 'alpha' already, and it is not FIFO" in lines[2]
+    assert "3 lines of 5 failed" in last
+    assert main.run([*create, "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert [(each["line"], each["error"] is None) for each in printed] == [
+        *((1, True), (3, True), (4, False), (5, False), (6, False))
+    ]
+    assert main.run(["queue", "describe", "beta", "--json"]) == 0
+    beta = json.loads(capsys.readouterr().out)
+    assert len(beta["partitions"]) == 2
+    assert beta["config"]["visibility_timeout_ms"] == "60000ms"
+    assert beta["config"]["max_receive_count"] == "7"
+    for name in ("alpha", "beta"):
+        main.run(["queue", "delete", name, "--yes", "--with-topic"])
+
+
+def test_a_name_and_a_file_exclude_each_other(at_broker: None, capsys: Printed) -> None:
+    del at_broker
+    assert main.run(["queue", "create", "one", "--from-file", "-"]) == 2
+    assert "give a name or --from-file, and not both" in capsys.readouterr().err
 
 
 def _words(capsys: Printed) -> list[list[str]]:
