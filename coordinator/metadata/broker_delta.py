@@ -24,7 +24,11 @@ from tidelog.coordinator.metadata.records import (
     Record,
 )
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.transactions import TransactionRecord
+from tidelog.coordinator.metadata.transactions import (
+    PartsAppended,
+    TransactionCommitted,
+    TransactionRecord,
+)
 
 Key = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -57,6 +61,12 @@ class BrokerDelta:
     has_transactions: bool = False
     """Whether transactions were begun, decided or completed, or may have been. Parts for a deleted
     topic are complete as well; that is among `reshaped_topics`."""
+    committed_parts: dict[Key, None] = field(default_factory=dict[Key, None])
+    """Partitions with records of new commits, or of all commits after a snapshot."""
+    appended_parts: list[tuple[int, Key]] = field(default_factory=list[tuple[int, Key]])
+    """Parts that the cluster has recorded as appended, with the number of the commit."""
+    is_from_snapshot: bool = False
+    """Whether parts may be appended that are not among `appended_parts`."""
 
     @classmethod
     def from_records(
@@ -80,14 +90,19 @@ class BrokerDelta:
             elif isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
                 delta.has_changed_brokers = True
             elif isinstance(record, TransactionRecord):
-                delta.has_transactions = True
+                delta._note_transaction(record)
         delta._compare(before, state, node_id)
         return delta
 
     @classmethod
     def from_states(cls, before: ClusterState, after: ClusterState, node_id: int) -> "BrokerDelta":
         """Return the changes for a broker between an image and a newer one from a snapshot."""
-        delta = cls(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
+        delta = cls(
+            has_changed_brokers=before.brokers != after.brokers,
+            has_transactions=True,
+            committed_parts=dict.fromkeys(after.transactions.keys_with_parts()),
+            is_from_snapshot=True,
+        )
         partitions: dict[Key, PartitionRegistration | None] = dict.fromkeys(_keys(after))
         partitions |= {key: before.partition(*key) for key in _keys(before)}
         delta._compare(partitions, after, node_id)
@@ -104,6 +119,16 @@ class BrokerDelta:
             if after.catalog.topic_by_id(topic.topic_id) is None:
                 delta.reshaped_topics[topic.topic_id] = topic.name
         return delta
+
+    def _note_transaction(self, record: TransactionRecord) -> None:
+        self.has_transactions = True
+        if isinstance(record, TransactionCommitted):
+            for part in record.parts:
+                self.committed_parts[part.topic_id, part.partition] = None
+        elif isinstance(record, PartsAppended):
+            for appended in record.parts:
+                key = (appended.topic_id, appended.partition)
+                self.appended_parts.append((appended.commit_number, key))
 
     def _compare(
         self, before: Mapping[Key, PartitionRegistration | None], state: ClusterState, node_id: int

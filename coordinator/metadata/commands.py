@@ -394,28 +394,8 @@ class BeginTransaction(msgspec.Struct, frozen=True, array_like=True, tag="begin-
     """Topics that get a staging log."""
     staging_ids: list[bytes]
     """Ids of the staging logs to create, one for each topic; 16 bytes each, random."""
-
-
-class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commit-transaction"):
-    """Append all staged records of a transaction. The same transaction is committed once."""
-
-    name: str
-    transaction_id: int
-    number: PartitionNumber
-    parts: list[StagedPart]
-
-
-class AbortTransaction(msgspec.Struct, frozen=True, array_like=True, tag="abort-transaction"):
-    """Close a transaction without appending it; a committed transaction stays committed."""
-
-    name: str
-    transaction_id: int
-    number: PartitionNumber
-    """0 for the open transaction of the name, of any number."""
-
-
-class ExpireTransactions(msgspec.Struct, frozen=True, array_like=True, tag="expire-transactions"):
-    """Close transactions whose timeout has passed, and forget names unused for too long."""
+    number: int = 0
+    """Number under which a commit has begun it; 0 without one."""
 
 
 class FinishedPart(msgspec.Struct, frozen=True, array_like=True):
@@ -431,6 +411,35 @@ class FinishParts(msgspec.Struct, frozen=True, array_like=True, tag="finish-part
 
     node_id: NodeId
     parts: list[FinishedPart]
+
+
+class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commit-transaction"):
+    """Append all staged records of a transaction. The same transaction is committed once."""
+
+    name: str
+    transaction_id: int
+    number: PartitionNumber
+    parts: list[StagedPart]
+    begins_next: bool = False
+    """Begin the next transaction of the name as well."""
+    is_last: bool = False
+    """No transaction of this name follows."""
+    finished: FinishParts | None = None
+    """Parts of earlier commits that the sender has appended. They are recorded with the commit, or
+    again later if it is refused."""
+
+
+class AbortTransaction(msgspec.Struct, frozen=True, array_like=True, tag="abort-transaction"):
+    """Close a transaction without appending it; a committed transaction stays committed."""
+
+    name: str
+    transaction_id: int
+    number: PartitionNumber
+    """0 for the open transaction of the name, of any number."""
+
+
+class ExpireTransactions(msgspec.Struct, frozen=True, array_like=True, tag="expire-transactions"):
+    """Close transactions whose timeout has passed, and forget names unused for too long."""
 
 
 class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag="catch-up"):
@@ -552,6 +561,11 @@ class TransactionAnswer(msgspec.Struct, frozen=True, array_like=True, tag="trans
     """Number of the open transaction, or of the one that this command commits; else 0."""
     status: TransactionStatus
     """Status of the transaction; `OPEN` also for an unknown or forgotten one."""
+    expires_in_ms: int = 0
+    """Time until the open transaction expires, or that a commit has begun; 0 for the timeout of the
+    request."""
+    next_number: int = 0
+    """Number of the transaction that a commit has begun; 0 without one."""
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):

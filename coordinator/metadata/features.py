@@ -16,6 +16,7 @@ from tidelog.coordinator.metadata.catalog import (
 )
 from tidelog.coordinator.metadata.records import FeatureLevelSet, Record
 from tidelog.coordinator.metadata.topic_config import ENCRYPTION_SETTINGS
+from tidelog.coordinator.metadata.transactions import TransactionCommitted
 from tidelog.coordinator.security.records import SecurityRecord
 from tidelog.wire.config.queue_config import ALERT_SETTINGS
 from tidelog.wire.errors import InvalidRequestError
@@ -45,6 +46,8 @@ def record_level(record: Record) -> int:
     if isinstance(record, TopicCreated):
         settings = None if record.queue is None else record.queue.overrides
         level = max(level, topic_settings_level(record.overrides))
+    elif isinstance(record, TransactionCommitted):
+        level = max(level, record.level)
     elif isinstance(record, TopicAltered):
         settings = record.queue_overrides
         level = max(level, topic_settings_level(record.overrides))

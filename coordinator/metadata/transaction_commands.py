@@ -31,6 +31,7 @@ from tidelog.coordinator.metadata.internal_topics import colocated_partitions, s
 from tidelog.coordinator.metadata.records import PartitionsAdded, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.transactions import (
+    UNBOUND,
     OpenTransaction,
     PartsAppended,
     TransactionBegun,
@@ -52,6 +53,13 @@ from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
 
 REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
 """How long the last transaction of a name is remembered after its last use."""
+RETIRED_MS: Final = 10 * 60 * 1000
+"""The same for a name whose last transaction is known to be the last one: twice as long as any
+client repeats its commit."""
+NEXT_MS: Final = 60 * 1000
+"""How long a transaction stays open that a commit has begun, unless a request names it."""
+NEXT_MAX: Final = 1000
+"""Maximum number of these transactions."""
 OPEN_MAX: Final = 1000
 """Maximum number of transactions that are open, or committed and not complete."""
 NAMES_MAX: Final = 100_000
@@ -98,18 +106,34 @@ def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> Comma
     _check_not_stale(command.name, command.transaction_id, known)
     records = _staging_logs(state, command)
     deadline_ms = now_ms + command.timeout_ms
-    if (
-        known is not None
-        and known.open is not None
-        and known.open.transaction_id == command.transaction_id
-    ):
-        if deadline_ms - known.open.deadline_ms >= command.timeout_ms // _PROLONGED_BY:
+    opened = None if known is None else known.open
+    if known is not None and opened is not None and opened.is_unbound:
+        if command.number == opened.number:
+            bound = OpenTransaction(command.transaction_id, opened.number, now_ms, deadline_ms)
+            records.append(TransactionBegun(command.name, bound))
+            return CommandOutcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
+        left_ms = opened.deadline_ms - now_ms
+        if _is_next(known, command.transaction_id) and left_ms >= NEXT_MS // 2:
+            answer = TransactionAnswer(opened.number, TransactionStatus.OPEN, left_ms)
+            return CommandOutcome(records, answer)
+    elif opened is not None and opened.transaction_id == command.transaction_id:
+        if deadline_ms - opened.deadline_ms >= command.timeout_ms // _PROLONGED_BY:
             records.append(TransactionProlonged(command.name, deadline_ms))
-        return CommandOutcome(records, TransactionAnswer(known.open.number, TransactionStatus.OPEN))
+        return CommandOutcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
     _check_room(state, known)
     opened = OpenTransaction(command.transaction_id, transactions.next_number, now_ms, deadline_ms)
     records.append(TransactionBegun(command.name, opened))
     return CommandOutcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
+
+
+def _is_next(known: TransactionName, transaction_id: int) -> bool:
+    """Return whether no id lies between the last committed one and this one.
+
+    Then a client may use an unbound transaction without a record: there is no lower id that the
+    cluster would have to reject from then on.
+    """
+    last_id = known.last_transaction_id
+    return last_id is not None and transaction_id == last_id + 1
 
 
 def _check_begin(command: BeginTransaction) -> None:
@@ -148,7 +172,7 @@ def _check_not_stale(name: str, transaction_id: int, known: TransactionName | No
 
 def _check_room(state: ClusterState, known: TransactionName | None) -> None:
     transactions = state.transactions
-    if len(transactions.open_numbers) + transactions.pending_count >= OPEN_MAX:
+    if transactions.begun_count + transactions.pending_count >= OPEN_MAX:
         raise OverloadedError(f"{OPEN_MAX} transactions are open or not done; commit or abort some")
     if known is None and len(transactions.names) >= NAMES_MAX:
         raise OverloadedError(
@@ -187,9 +211,10 @@ def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Com
         return CommandOutcome([], TransactionAnswer(0, transactions.status_of_last(known)))
     _check_not_stale(command.name, command.transaction_id, known)
     opened = None if known is None else known.open
-    if opened is None or (opened.transaction_id, opened.number) != (
-        command.transaction_id,
-        command.number,
+    if (
+        opened is None
+        or opened.number != command.number
+        or not (opened.is_unbound or opened.transaction_id == command.transaction_id)
     ):
         raise TransactionGoneError(
             f"transaction {command.transaction_id} of {command.name!r} is not open under number"
@@ -199,9 +224,38 @@ def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Com
     _check_parts(state, command.parts)
     if transactions.next_commit >= COMMIT_NUMBER_END:
         raise OverloadedError("the cluster has no commit numbers left")
-    record = TransactionCommitted(command.name, transactions.next_commit, command.parts, now_ms)
+    return _committed(state, command, opened, now_ms=now_ms)
+
+
+def _committed(
+    state: ClusterState, command: CommitTransaction, opened: OpenTransaction, *, now_ms: int
+) -> CommandOutcome:
+    """Return the outcome of a commit that is accepted."""
+    transactions = state.transactions
+    following: OpenTransaction | None = None
+    has_new_records = state.feature_level >= TransactionCommitted.NEW_LEVEL
+    if command.begins_next and has_new_records and transactions.unbound_count < NEXT_MAX:
+        number = transactions.next_number
+        following = OpenTransaction(UNBOUND, number, now_ms, now_ms + NEXT_MS)
+    records: list[Record] = []
+    if command.finished is not None:
+        records += _finish(state, command.finished).records
+    records.append(
+        TransactionCommitted(
+            command.name,
+            transactions.next_commit,
+            command.parts,
+            now_ms,
+            transaction_id=command.transaction_id if opened.is_unbound else None,
+            next=following,
+            is_last=command.is_last and has_new_records,
+        )
+    )
     status = TransactionStatus.COMMITTED if command.parts else TransactionStatus.COMPLETE
-    return CommandOutcome([record], TransactionAnswer(opened.number, status))
+    answer = TransactionAnswer(opened.number, status)
+    if following is not None:
+        answer = TransactionAnswer(opened.number, status, NEXT_MS, following.number)
+    return CommandOutcome(records, answer)
 
 
 def _check_parts(state: ClusterState, parts: Sequence[StagedPart]) -> None:
@@ -253,9 +307,12 @@ def _abort(state: ClusterState, command: AbortTransaction) -> CommandOutcome:
     if known.last_transaction_id == command.transaction_id:
         return CommandOutcome([], TransactionAnswer(0, transactions.status_of_last(known)))
     opened = known.open
+    is_lower = (known.last_transaction_id or 0) > command.transaction_id
     is_meant = (
         opened is not None
-        and opened.transaction_id == command.transaction_id
+        and (
+            opened.transaction_id == command.transaction_id or (opened.is_unbound and not is_lower)
+        )
         and command.number in {0, opened.number}
     )
     records: list[Record] = [TransactionsDropped([command.name])] if is_meant else []
@@ -264,7 +321,9 @@ def _abort(state: ClusterState, command: AbortTransaction) -> CommandOutcome:
 
 def expire(state: ClusterState, *, now_ms: int) -> CommandOutcome:
     """Return the outcome of passed timeouts."""
-    expired, forgotten = state.transactions.due(now_ms=now_ms, remembered_ms=REMEMBERED_MS)
+    expired, forgotten = state.transactions.due(
+        now_ms=now_ms, remembered_ms=REMEMBERED_MS, retired_ms=RETIRED_MS
+    )
     records: list[Record] = []
     if expired:
         records.append(TransactionsDropped(expired))

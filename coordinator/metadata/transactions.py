@@ -6,7 +6,7 @@ in staging logs, beside the partitions that they are for; this state has only th
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import final
+from typing import ClassVar, Final, final
 
 import msgspec
 
@@ -14,16 +14,24 @@ from tidelog.wire.messages.transactions import StagedPart, StagedPiece, Transact
 
 Key = tuple[bytes, int]
 """Topic id and number of a partition of records."""
+UNBOUND: Final = -1
+"""Id of an open transaction that a commit has begun, until its commit or a keep-alive names it."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
     """A transaction that accepts staged records."""
 
     transaction_id: int
+    """`UNBOUND` for any id above the last committed one."""
     number: int
     begun_at_ms: int
     deadline_ms: int
     """Time at which it expires, unless it is aborted or replaced earlier."""
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether no request has named its id."""
+        return self.transaction_id == UNBOUND
 
 
 class TransactionName(msgspec.Struct, frozen=True, array_like=True):
@@ -38,6 +46,8 @@ class TransactionName(msgspec.Struct, frozen=True, array_like=True):
     """Number of the last commit among all commits."""
     is_lost: bool = False
     """Whether some staged records of the last commit were missing when they were to be appended."""
+    is_retired: bool = False
+    """Whether the last commit said that no transaction of this name follows."""
 
 
 class TransactionBegun(msgspec.Struct, frozen=True, array_like=True, tag="transaction-begun"):
@@ -65,6 +75,21 @@ class TransactionCommitted(
     commit_number: int
     parts: list[StagedPart]
     committed_at_ms: int
+    transaction_id: int | None = None
+    """Id of the transaction, if it was unbound."""
+    next: OpenTransaction | None = None
+    """The transaction of the name that is open from now on, unbound."""
+    is_last: bool = False
+    """Whether no transaction of this name follows, so that the name is soon forgotten."""
+
+    NEW_LEVEL: ClassVar[int] = 5
+    """Feature level of the fields behind the time."""
+
+    @property
+    def level(self) -> int:
+        """Lowest feature level of a cluster that may write it."""
+        is_new = self.transaction_id is not None or self.next is not None or self.is_last
+        return self.NEW_LEVEL if is_new else 0
 
 
 class TransactionsDropped(msgspec.Struct, frozen=True, array_like=True, tag="transactions-dropped"):
@@ -147,9 +172,14 @@ class Transactions:
         self.next_commit = snapshot.next_commit
         self._names = {each.name: each for each in snapshot.names}
         """By name; least recently used first."""
-        self._open = {
-            each.open.number: each.name for each in snapshot.names if each.open is not None
-        }
+        self._open: dict[int, str] = {}
+        self._unbound: set[int] = set()
+        self._retired: dict[str, None] = {}
+        """Retired names; least recently used first."""
+        for each in snapshot.names:
+            self._opened(each.name, each.open)
+            if each.is_retired:
+                self._retired[each.name] = None
         self._pending: dict[int, _Pending] = {}
         self._parts: dict[Key, dict[int, Sequence[StagedPiece]]] = {}
         for pending in snapshot.pending:
@@ -179,13 +209,27 @@ class Transactions:
         """Numbers of the transactions that accept staged records."""
         return self._open.keys()
 
+    @property
+    def begun_count(self) -> int:
+        """Number of open transactions that a client has begun."""
+        return len(self._open) - len(self._unbound)
+
+    @property
+    def unbound_count(self) -> int:
+        """Number of open transactions that a commit has begun, and that no request has named."""
+        return len(self._unbound)
+
     def name_of(self, number: int) -> str | None:
         """Return the name of an open transaction; `None` if it is not open."""
         return self._open.get(number)
 
     def oldest_begun_ms(self) -> int | None:
         """Return the begin of the oldest open transaction in Unix milliseconds."""
-        opened = (self._names[name].open for name in self._open.values())
+        opened = (
+            self._names[name].open
+            for number, name in self._open.items()
+            if number not in self._unbound
+        )
         return min((each.begun_at_ms for each in opened if each is not None), default=None)
 
     @property
@@ -201,6 +245,11 @@ class Transactions:
         """Return the parts to append to a partition, by commit number, in order."""
         return MappingProxyType(self._parts.get(key, {}))
 
+    def parts_left(self, commit_number: int) -> Collection[Key]:
+        """Return the partitions with records of a commit that are not known to be appended."""
+        pending = self._pending.get(commit_number)
+        return () if pending is None else pending.parts.keys()
+
     def keys_with_parts(self) -> list[Key]:
         """Return the partitions with parts to append."""
         return list(self._parts)
@@ -215,20 +264,30 @@ class Transactions:
             return TransactionStatus.COMMITTED
         return TransactionStatus.LOST if known.is_lost else TransactionStatus.COMPLETE
 
-    def due(self, *, now_ms: int, remembered_ms: int) -> tuple[list[str], list[str]]:
-        """Return the names with an expired open transaction, and the names to forget."""
+    def due(
+        self, *, now_ms: int, remembered_ms: int, retired_ms: int
+    ) -> tuple[list[str], list[str]]:
+        """Return the names with an expired open transaction, and the names to forget.
+
+        Args:
+            now_ms: Time now.
+            remembered_ms: How long a name is remembered after its last use.
+            retired_ms: The same of a retired name.
+        """
         expired = [
             name
             for name in self._open.values()
             if (opened := self._names[name].open) is not None and opened.deadline_ms <= now_ms
         ]
-        forgotten: list[str] = []
-        for known in self._names.values():
-            if known.last_used_ms + remembered_ms > now_ms:
-                break
-            if known.open is None and known.last_commit not in self._pending:
-                forgotten.append(known.name)
-        return expired, forgotten
+        forgotten: dict[str, None] = {}
+        for names, kept_ms in ((self._retired, retired_ms), (self._names, remembered_ms)):
+            for name in names:
+                known = self._names[name]
+                if known.last_used_ms + kept_ms > now_ms:
+                    break
+                if known.open is None and known.last_commit not in self._pending:
+                    forgotten[name] = None
+        return expired, list(forgotten)
 
     def apply(self, record: TransactionRecord) -> None:
         """Apply a record; with `topic_deleted` the only way in which the state changes."""
@@ -251,6 +310,7 @@ class Transactions:
             case TransactionNamesForgotten():
                 for name in record.names:
                     del self._names[name]
+                    self._retired.pop(name, None)
 
     def topic_deleted(self, topic_id: bytes, partition_count: int) -> None:
         """Drop the parts for a deleted topic: nothing can be appended to it."""
@@ -263,26 +323,47 @@ class Transactions:
         opened = record.opened
         known = self._names.pop(record.name, None)
         known = known or TransactionName(record.name, opened.begun_at_ms)
-        if known.open is not None:
-            del self._open[known.open.number]
+        self._closed(known.open)
         self._names[record.name] = msgspec.structs.replace(
             known, open=opened, last_used_ms=opened.begun_at_ms
         )
-        self._open[opened.number] = record.name
-        self.next_number = opened.number + 1
+        if known.is_retired:
+            self._retired[record.name] = self._retired.pop(record.name)
+        self._opened(record.name, opened)
 
     def _commit(self, record: TransactionCommitted) -> None:
         known = self._names.pop(record.name)
         assert known.open is not None, "it was open when this was decided"
-        del self._open[known.open.number]
+        self._closed(known.open)
+        transaction_id = record.transaction_id
         self._names[record.name] = TransactionName(
             record.name,
             record.committed_at_ms,
-            last_transaction_id=known.open.transaction_id,
+            open=record.next,
+            last_transaction_id=(
+                known.open.transaction_id if transaction_id is None else transaction_id
+            ),
             last_commit=record.commit_number,
+            is_retired=record.is_last,
         )
+        self._retired.pop(record.name, None)
+        if record.is_last:
+            self._retired[record.name] = None
+        self._opened(record.name, record.next)
         self._add(record.commit_number, known.open.number, record.name, parts=record.parts)
         self.next_commit = record.commit_number + 1
+
+    def _opened(self, name: str, opened: OpenTransaction | None) -> None:
+        if opened is not None:
+            self._open[opened.number] = name
+            if opened.is_unbound:
+                self._unbound.add(opened.number)
+            self.next_number = max(self.next_number, opened.number + 1)
+
+    def _closed(self, opened: OpenTransaction | None) -> None:
+        if opened is not None:
+            del self._open[opened.number]
+            self._unbound.discard(opened.number)
 
     def _add(
         self, commit_number: int, number: int, name: str, *, parts: Sequence[StagedPart]
@@ -297,7 +378,7 @@ class Transactions:
     def _drop(self, name: str) -> None:
         known = self._names[name]
         assert known.open is not None, "it was open when this was decided"
-        del self._open[known.open.number]
+        self._closed(known.open)
         if known.last_transaction_id is None:
             del self._names[name]  # Without a commit there is nothing to remember.
         else:

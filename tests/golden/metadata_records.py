@@ -33,6 +33,7 @@ from tidelog.coordinator.metadata.records import (
     UnverifiedReplica,
 )
 from tidelog.coordinator.metadata.transactions import (
+    UNBOUND,
     AppendedPart,
     OpenTransaction,
     PartsAppended,
@@ -202,8 +203,17 @@ RECORDS: list[Record] = [
     DataKeySet(TOPIC_ID, 1, b"a wrapped key", "master-1", 1_700_000_000_000),
     DataKeysRemoved(TOPIC_ID, (1,)),
     catalog.TopicOwned(TOPIC_ID, "user:alice"),
+    TransactionCommitted(
+        "query-1",
+        70_001,
+        [StagedPart(TOPIC_ID, 1, [StagedPiece(1001, 300, 310, 10)])],
+        1_700_000_002_000,
+        transaction_id=8,
+        next=OpenTransaction(UNBOUND, 302, 1_700_000_002_000, 1_700_000_062_000),
+    ),
+    TransactionCommitted("spark-1", 70_002, [], 1_700_000_003_000, is_last=True),
 ]
-IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 28, 29)
+IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 22, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""
 
 

@@ -413,6 +413,7 @@ EXCHANGES = [
     _exchange(api.LIST_CERTIFICATES, *certificate_samples.LIST),
     _exchange(api.AWAIT_METADATA, *access_samples.AWAIT_METADATA),
     _exchange(api.CREATE_QUEUES, *queue_samples.CREATE_MANY),
+    _exchange(api.AWAIT_APPENDED, *transaction_samples.AWAIT_APPENDED),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {
@@ -421,6 +422,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     **message_samples.IN_OLDER_VERSIONS,
     **queue_samples.IN_OLDER_VERSIONS,
     **topic_samples.IN_OLDER_VERSIONS,
+    **transaction_samples.IN_OLDER_VERSIONS,
     "metadata_reply_v1": MetadataReply(
         cluster_id="c0ffee",
         brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433)],

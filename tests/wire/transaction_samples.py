@@ -1,11 +1,16 @@
 """Samples of messages about transactions."""
 
+import msgspec
+
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import TransactionGoneError
 from tidelog.wire.messages.produce import AckLevel, PartitionAppended, PartitionBatch, ProduceReply
 from tidelog.wire.messages.transactions import (
     AbortTransactionReply,
     AbortTransactionRequest,
+    AppendedPlace,
+    AwaitAppendedReply,
+    AwaitAppendedRequest,
     BeginTransactionReply,
     BeginTransactionRequest,
     CommitTransactionReply,
@@ -21,10 +26,17 @@ from tidelog.wire.messages.transactions import (
 
 BEGIN = (
     BeginTransactionRequest(
-        name="query-1", transaction_id=17, topics=["orders", "billing"], timeout_ms=3_600_000
+        name="query-1",
+        transaction_id=17,
+        topics=["orders", "billing"],
+        timeout_ms=3_600_000,
+        number=300,
     ),
     BeginTransactionReply(
-        number=300, status=int(TransactionStatus.OPEN), topic_ids=[TOPIC_ID, OTHER_TOPIC_ID]
+        number=300,
+        status=int(TransactionStatus.OPEN),
+        topic_ids=[TOPIC_ID, OTHER_TOPIC_ID],
+        expires_in_ms=45_000,
     ),
 )
 STAGE = (
@@ -56,8 +68,10 @@ COMMIT = (
             )
         ],
         timeout_ms=15_000,
+        begins_next=True,
+        is_last=True,
     ),
-    CommitTransactionReply(was_committed=True),
+    CommitTransactionReply(was_committed=True, next_number=301, next_expires_in_ms=60_000),
 )
 ABORT = (
     AbortTransactionRequest(name="query-1", transaction_id=17, number=300),
@@ -79,3 +93,22 @@ LIST = (
         ]
     ),
 )
+AWAIT_APPENDED = (
+    AwaitAppendedRequest(
+        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+        commit_number=70_000,
+        parts=[AppendedPlace(TOPIC_ID, 3), AppendedPlace(OTHER_TOPIC_ID, 1)],
+        timeout_ms=5_000,
+    ),
+    AwaitAppendedReply(are_appended=[True, False]),
+)
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "begin_transaction_request_v1": msgspec.structs.replace(BEGIN[0], number=0),
+    "begin_transaction_reply_v1": msgspec.structs.replace(BEGIN[1], expires_in_ms=0),
+    "commit_transaction_request_v1": msgspec.structs.replace(
+        COMMIT[0], begins_next=False, is_last=False
+    ),
+    "commit_transaction_reply_v1": msgspec.structs.replace(
+        COMMIT[1], next_number=0, next_expires_in_ms=0
+    ),
+}

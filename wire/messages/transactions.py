@@ -40,6 +40,8 @@ class BeginTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
     """Topics of the staged records; their staging logs exist when the reply comes."""
     timeout_ms: Milliseconds
     """The transaction is aborted after so long without a keep-alive; 1 s to 24 h."""
+    number: int = 0
+    """Number that the reply to a commit has given; 0 without one. Since version 2."""
 
 
 class BeginTransactionReply(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +54,9 @@ class BeginTransactionReply(msgspec.Struct, frozen=True, array_like=True):
     """A `TransactionStatus`."""
     topic_ids: list[bytes]
     """Ids of the topics, in the order of the request."""
+    expires_in_ms: int = 0
+    """Time after which the transaction is aborted without a keep-alive, if it is not the timeout of
+    the request: a commit has begun it, and it has no id yet. Else 0. Since version 2."""
 
 
 class StageRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -100,6 +105,11 @@ class CommitTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
     timeout_ms: Milliseconds
     """Maximum wait until all records are readable, before the broker answers `REQUEST_TIMED_OUT`.
     The outcome is then unknown, and a retry of the request returns it."""
+    begins_next: bool = False
+    """Begin the next transaction of the name as well. Since version 2."""
+    is_last: bool = False
+    """No transaction of this name follows: the cluster forgets it after 10 minutes. Since version
+    2."""
 
 
 class CommitTransactionReply(msgspec.Struct, frozen=True, array_like=True):
@@ -107,6 +117,11 @@ class CommitTransactionReply(msgspec.Struct, frozen=True, array_like=True):
 
     was_committed: bool
     """Whether it was committed before this request; `parts` was then ignored."""
+    next_number: int = 0
+    """Number of the transaction that the commit has begun, for any id above this one; 0 without
+    one. Since version 2."""
+    next_expires_in_ms: int = 0
+    """Time after which that transaction is aborted without a keep-alive. Since version 2."""
 
 
 class AbortTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -152,3 +167,29 @@ class ListTransactionsReply(msgspec.Struct, frozen=True, array_like=True):
     """The names, sorted; unknown names are left out."""
 
     transactions: list[TransactionDescription]
+
+
+class AppendedPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Partition of a commit."""
+
+    topic_id: bytes
+    partition: int
+
+
+class AwaitAppendedRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Wait until the asked broker has appended parts of a commit that it leads."""
+
+    cluster_id: str
+    """A node of another cluster refuses the request."""
+    commit_number: int
+    parts: LongListed[AppendedPlace]
+    timeout_ms: Milliseconds
+    """Maximum wait."""
+
+
+class AwaitAppendedReply(msgspec.Struct, frozen=True, array_like=True):
+    """The parts that are readable."""
+
+    are_appended: list[bool]
+    """One for each part of the request, in its order; `False` if the time was over before, or the
+    broker does not lead the partition."""

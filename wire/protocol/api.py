@@ -139,6 +139,7 @@ class ApiKey(IntEnum):
     LIST_CERTIFICATES = 83
     AWAIT_METADATA = 86
     CREATE_QUEUES = 87
+    AWAIT_APPENDED = 88
 
 
 @final
@@ -408,12 +409,14 @@ BEGIN_TRANSACTION = Api(
     ApiKey.BEGIN_TRANSACTION,
     transactions.BeginTransactionRequest,
     transactions.BeginTransactionReply,
+    max_version=2,
 )
 STAGE = Api(ApiKey.STAGE, transactions.StageRequest, produce.ProduceReply)
 COMMIT_TRANSACTION = Api(
     ApiKey.COMMIT_TRANSACTION,
     transactions.CommitTransactionRequest,
     transactions.CommitTransactionReply,
+    max_version=2,
     header_bytes_max=1 << 20,  # A commit cannot be divided, and names up to 50,000 pieces.
 )
 ABORT_TRANSACTION = Api(
@@ -425,6 +428,11 @@ LIST_TRANSACTIONS = Api(
     ApiKey.LIST_TRANSACTIONS,
     transactions.ListTransactionsRequest,
     transactions.ListTransactionsReply,
+)
+AWAIT_APPENDED = Api(
+    ApiKey.AWAIT_APPENDED,
+    transactions.AwaitAppendedRequest,
+    transactions.AwaitAppendedReply,
 )
 
 UPDATE_FEATURES = Api(
