@@ -419,11 +419,13 @@ class ApiHandlers:
         )
         self._nursery.start_soon(server.run)
         stage = StageHandler(env, server, self._group_commit, purgatory=self._purgatory)
-        transactions = TransactionHandler(env, cluster, self._applier)
+        finished = server.finished
+        transactions = TransactionHandler(env, cluster, self._applier, finished=finished)
         return {
             api.BEGIN_TRANSACTION: InTask(transactions.begin),
             api.STAGE: Appending(stage.handle),
             api.COMMIT_TRANSACTION: InTask(transactions.commit),
             api.ABORT_TRANSACTION: InTask(transactions.abort),
             api.LIST_TRANSACTIONS: InTask(transactions.list_all),
+            api.AWAIT_APPENDED: InTask(finished.await_appended),
         }

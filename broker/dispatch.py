@@ -41,7 +41,7 @@ NODE_APIS: Final = frozenset(
     for each in (
         *(api.PEER_STATUS, api.RAFT, api.RAFT_SNAPSHOT, api.FORWARD_COMMAND, api.JOIN),
         *(api.BROKER_HEARTBEAT, api.REPLICA_FETCH, api.REPLICA_DURABLE, api.REPLICA_READ),
-        *(api.AWAIT_METADATA, api.LIST_OFFSETS),
+        *(api.AWAIT_METADATA, api.AWAIT_APPENDED, api.LIST_OFFSETS),
     )
 )
 """APIs of nodes alone; clients use LIST_OFFSETS as well."""

@@ -770,6 +770,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.PEER_STATUS: OF_NODES,
     api.RAFT: OF_NODES,
     api.AWAIT_METADATA: OF_NODES,
+    api.AWAIT_APPENDED: OF_NODES,
     api.RAFT_SNAPSHOT: OF_NODES,
     api.FORWARD_COMMAND: OF_NODES,
     api.BROKER_HEARTBEAT: OF_NODES,

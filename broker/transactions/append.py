@@ -9,8 +9,10 @@ order of its pieces.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, final
+
+import trio
 
 from tidelog.broker.hot.hot_traffic import Sample, no_sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
@@ -27,8 +29,13 @@ from tidelog.wire.batch.record_batch import (
     restamp_producer,
 )
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import CorruptBatchError, LeaderNotAvailableError, NotLeaderError
-from tidelog.wire.messages.produce import STAGED_PRODUCER_ID, Acks
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptBatchError,
+    LeaderNotAvailableError,
+    NotLeaderError,
+)
+from tidelog.wire.messages.produce import STAGED_PRODUCER_ID, AckLevel, Acks
 from tidelog.wire.messages.transactions import StagedPiece
 
 PLACE_BITS: Final = 32
@@ -71,9 +78,13 @@ class CommitAppender:
         group_commit: GroupCommit,
         *,
         partition: Partition,
+        on_committed: Callable[[int], None],
         sample: Sample = no_sample,
     ) -> None:
-        """Append to a partition that is led here."""
+        """Append to a partition that is led here.
+
+        `on_committed` gets the number of each commit when all of its records are committed.
+        """
         leader = partition.leader
         assert leader is not None, "only a leader appends commits"
         self.partition = partition
@@ -81,14 +92,38 @@ class CommitAppender:
         self._env = env
         self._partitions = partitions
         self._group_commit = group_commit
+        self._on_committed = on_committed
         self._sample = sample
         self._ends: deque[int] = deque()
+        self._in_flight: dict[int, None] = {}
+        self._failure: BrokerError | None = None
+        self._changed = trio.Event()
 
     @property
     def is_led(self) -> bool:
         """Whether this broker still leads it, in the same epoch."""
         leader = self.partition.leader
         return leader is not None and leader.leader_epoch == self.leader_epoch
+
+    @property
+    def in_flight(self) -> Collection[int]:
+        """Numbers of the commits that are appended, and not committed."""
+        return self._in_flight.keys()
+
+    def wake(self) -> None:
+        """Let `changed` return: there may be another commit."""
+        self._changed.set()
+
+    async def changed(self) -> None:
+        """Wait until a commit is committed, or `wake` is called.
+
+        Raises:
+            BrokerError: This leader will not commit all records.
+        """
+        await self._changed.wait()
+        self._changed = trio.Event()
+        if self._failure is not None:
+            raise self._failure
 
     async def wait_committed(self) -> None:
         """Wait until all records in the log are committed.
@@ -104,8 +139,9 @@ class CommitAppender:
     ) -> bool:
         """Append a commit's records for the partition; return whether all of them existed.
 
-        If some are lost, no further records are appended. All appended records are committed when
-        this returns.
+        If some are lost, no further records are appended, and the appended ones are committed when
+        this returns. Otherwise `on_committed` tells when they are: then the next commit need not
+        wait for the disk.
 
         Raises:
             BrokerError: The append is not possible now; another call continues it.
@@ -128,8 +164,27 @@ class CommitAppender:
                 )
                 await self.wait_committed()
                 return False
-        await self.wait_committed()
+        end = self.partition.log.log_end_offset
+        if end <= self._leader().acknowledged_offset(Acks.ALL):
+            self._on_committed(commit_number)
+        else:
+            self._in_flight[commit_number] = None
+            self.partition.wait_for_ack(Acks.ALL, end, self, index=commit_number)
+            self._group_commit.appended(self.partition)
         return True
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """See `broker.partitions.partition.AckWaiter`: a commit is committed."""
+        del level
+        self._in_flight.pop(index, None)
+        self._on_committed(index)
+        self._changed.set()
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partitions.partition.AckWaiter`."""
+        self._in_flight.pop(index, None)
+        self._failure = error
+        self._changed.set()
 
     async def _append(
         self, commit_number: int, pieces: Sequence[StagedPiece], reader: PieceReader, *, done: int

@@ -12,8 +12,8 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
+from tidelog.broker.transactions.finished_parts import FinishedParts
 from tidelog.broker.transactions.server import TransactionServer
-from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import TOPIC_ID_SIZE
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
@@ -100,18 +100,19 @@ class TransactionHandler:
     On cancellation, a command may be carried out or not; a retry tells.
     """
 
-    def __init__(self, env: Env, cluster: ClusterNode, applier: MetadataApplier) -> None:
-        """Submit to `cluster`; `applier` opens staging logs."""
+    def __init__(
+        self,
+        env: Env,
+        cluster: ClusterNode,
+        applier: MetadataApplier,
+        *,
+        finished: FinishedParts,
+    ) -> None:
+        """Submit to `cluster`; `applier` opens staging logs, `finished` knows what is readable."""
         self._env = env
         self._cluster = cluster
         self._applier = applier
-        self._has_changed = trio.Event()
-        cluster.metadata.subscribe(self._on_metadata)
-
-    def _on_metadata(self, delta: BrokerDelta) -> None:
-        if delta.has_transactions or delta.reshaped_topics:
-            self._has_changed.set()
-            self._has_changed = trio.Event()
+        self._finished = finished
 
     @property
     def _transactions(self) -> Transactions:
@@ -131,7 +132,12 @@ class TransactionHandler:
         ids = [random.randbytes(TOPIC_ID_SIZE) for _ in request.topics]
         answer = await self._decide(
             BeginTransaction(
-                request.name, request.transaction_id, request.timeout_ms, request.topics, ids
+                request.name,
+                request.transaction_id,
+                request.timeout_ms,
+                request.topics,
+                ids,
+                request.number,
             )
         )
         catalog = self._cluster.metadata.state.catalog
@@ -140,7 +146,9 @@ class TransactionHandler:
             staging = catalog.staging_of(topic_id)
             if staging is not None:
                 await self._applier.settle(staging.topic_id)
-        return BeginTransactionReply(answer.number, int(answer.status), topic_ids)
+        return BeginTransactionReply(
+            answer.number, int(answer.status), topic_ids, answer.expires_in_ms
+        )
 
     async def commit(self, request: CommitTransactionRequest) -> CommitTransactionReply:
         """Commit a transaction, and wait until all of it is readable.
@@ -155,32 +163,43 @@ class TransactionHandler:
         with trio.move_on_after(min(request.timeout_ms / 1000, _WAIT_S_MAX)):
             answer = await self._decide(
                 CommitTransaction(
-                    request.name, request.transaction_id, request.number, request.parts
+                    request.name,
+                    request.transaction_id,
+                    request.number,
+                    request.parts,
+                    request.begins_next,
+                    request.is_last,
+                    self._finished.take(),
                 )
             )
-            status = await self._wait_done(request.name, request.transaction_id)
-            if status is TransactionStatus.LOST:
+            if await self._wait_readable(request.name, request.transaction_id):
                 raise StagedRecordsLostError(
                     f"transaction {request.transaction_id} of {request.name!r} is committed, but"
                     " some of its records were lost before they could be appended"
                 )
-            return CommitTransactionReply(was_committed=answer.number == 0)
+            return CommitTransactionReply(
+                answer.number == 0, answer.next_number, answer.expires_in_ms
+            )
         raise RequestTimedOutError(
             f"transaction {request.transaction_id} of {request.name!r} may be committed, and is"
             " not known to be readable as a whole; commit it again to know"
         )
 
-    async def _wait_done(self, name: str, transaction_id: int) -> TransactionStatus:
-        """Wait until a committed transaction is readable."""
-        while True:
-            entry = self._transactions.names.get(name)
-            if entry is None or entry.last_transaction_id != transaction_id:
-                # Its successor is committed, or it was committed long ago.
-                return TransactionStatus.COMPLETE
-            status = self._transactions.status_of_last(entry)
-            if status is not TransactionStatus.COMMITTED:
-                return status
-            await self._has_changed.wait()
+    async def _wait_readable(self, name: str, transaction_id: int) -> bool:
+        """Wait until a committed transaction is readable; return whether records are lost."""
+        known = self._last(name, transaction_id)
+        if known is not None:
+            await self._finished.wait_readable(known.last_commit)
+            known = self._last(name, transaction_id)
+        return known is not None and known.is_lost
+
+    def _last(self, name: str, transaction_id: int) -> TransactionName | None:
+        """Return the state of a name, `None` if this transaction is not the last committed one.
+
+        Its successor is committed then, or it was committed long ago.
+        """
+        known = self._transactions.names.get(name)
+        return None if known is None or known.last_transaction_id != transaction_id else known
 
     async def abort(self, request: AbortTransactionRequest) -> AbortTransactionReply:
         """Abort a transaction, unless it is committed.
@@ -206,6 +225,8 @@ class TransactionHandler:
 
     def _describe(self, entry: TransactionName) -> TransactionDescription:
         opened, has_last = entry.open, entry.last_transaction_id is not None
+        if opened is not None and opened.is_unbound:
+            opened = None  # No client has begun it.
         return TransactionDescription(
             entry.name,
             None if opened is None else opened.transaction_id,

@@ -22,6 +22,8 @@ class StagingLowWatermark:
             inherited_below: Transactions with a lower number may have batches of earlier leaders.
         """
         self.leader_epoch = leader_epoch
+        self.size_bytes = 0
+        """Size of the log when records were deleted last."""
         self._inherited_below = inherited_below
         self._first_offsets: dict[int, int] = {}
 

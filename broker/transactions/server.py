@@ -1,10 +1,11 @@
 """Transaction server: stages records, appends committed ones, deletes finished ones.
 
-Shell: owns a task for each partition with committed records to append, and one that reports
-finished parts to the cluster.
+Shell: owns a task for each partition with committed records to append, and one that deletes staged
+records. `broker.transactions.finished_parts` tells others what is appended.
 """
 
 from contextlib import suppress
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -15,10 +16,10 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.supervisor import start_supervised
 from tidelog.broker.transactions.append import CommitAppender
+from tidelog.broker.transactions.finished_parts import FinishedParts
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
-from tidelog.coordinator.metadata.commands import FinishedPart, FinishParts
-from tidelog.coordinator.metadata.transactions import AppendedPart, Transactions
+from tidelog.coordinator.metadata.transactions import Transactions
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -31,8 +32,11 @@ from tidelog.wire.errors import (
 
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
-_DECIDE_TIMEOUT_S: Final = 10.0
-_DELETE_RETRY_S: Final = 1.0
+_DELETE_S: Final = 5.0
+"""Maximum seconds for which staged records of ended transactions stay. Each deletion writes a
+checkpoint, which syncs twice."""
+_DELETE_BYTES: Final = 16 << 20
+"""Staged bytes in a partition that are deleted without waiting for that."""
 
 
 @final
@@ -77,37 +81,24 @@ class TransactionServer:
         self._sample = sample
         self._low_watermarks: dict[Key, StagingLowWatermark] = {}
         self._running: dict[Key, None] = {}
-        self._finished: dict[tuple[int, Key], FinishedPart] = {}
-        """Finished parts, until the cluster has recorded them."""
-        self._has_finished = trio.Event()
-        self._has_undeleted = trio.Event()
-        """Set while a staging log may hold uncommitted records of finished transactions."""
+        self._appenders: dict[Key, CommitAppender] = {}
+        self.finished = FinishedParts(env, cluster)
+        """Parts that this broker has appended."""
+        self._has_ended = trio.Event()
+        """Set while a staging log may hold records of ended transactions."""
+        self._is_full = trio.Event()
+        """Set when many bytes were staged since the last deletion."""
         partitions.listeners.append(self._on_leader)
         cluster.metadata.subscribe(self._on_metadata)
         for partition in partitions.all():
             self._on_leader(partition)
 
     async def run(self) -> None:
-        """Report finished parts to the cluster, until cancelled."""
-        self.start_appends()
-        self._nursery.start_soon(self._delete_when_committed)
-        delay_s = _RETRY_MIN_S
-        while True:
-            await self._has_finished.wait()
-            self._has_finished = trio.Event()
-            command = FinishParts(self._cluster.node_id, list(self._finished.values()))
-            try:
-                await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
-            except BrokerError as error:
-                self._env.probe("staged_part_not_told", severity="warning", reason=str(error))
-                await trio.sleep(delay_s)
-                delay_s = min(2 * delay_s, _RETRY_MAX_S)
-                self._has_finished.set()
-            else:
-                delay_s = _RETRY_MIN_S
-                for finished in command.parts:
-                    self._finished.pop(_place_of(finished), None)
-                self.start_appends()
+        """Append, delete, and report finished parts to the cluster, until cancelled."""
+        for key in self._transactions.keys_with_parts():
+            self._start_append(key)
+        self._nursery.start_soon(self._delete_when_due)
+        await self.finished.report(self._start_append)
 
     @property
     def _transactions(self) -> Transactions:
@@ -135,15 +126,19 @@ class TransactionServer:
                 f"transaction {number} is over: it was committed or aborted, or its timeout"
                 " passed without a keep-alive"
             )
-        if partition.log.size_bytes >= self._max_transaction_bytes:
+        size_bytes = partition.log.size_bytes
+        watermark = self._low_watermark_of(partition)
+        if size_bytes >= min(watermark.size_bytes + _DELETE_BYTES, self._max_transaction_bytes):
+            self._is_full.set()
+        if size_bytes >= self._max_transaction_bytes:
             # Only sealed segments are deleted when their transactions end.
             partition.log.roll_if_old(now_ms=self._env.clock.now_ms(), force=True)
             raise OverloadedError(
-                f"{partition.log.size_bytes} bytes are staged for partition {partition_number},"
+                f"{size_bytes} bytes are staged for partition {partition_number},"
                 f" the limit is {self._max_transaction_bytes}"
                 " (max_transaction_bytes_per_partition); commit or abort some"
             )
-        self._low_watermark_of(partition).on_append(number, partition.log.log_end_offset)
+        watermark.on_append(number, partition.log.log_end_offset)
         return partition
 
     # -- deleting -------------------------------------------------------------------------------
@@ -168,27 +163,27 @@ class TransactionServer:
                 del self._low_watermarks[key]
                 continue
             log = partition.log
-            start = self._low_watermark_of(partition).low_watermark(
+            watermark = self._low_watermark_of(partition)
+            watermark.size_bytes = log.size_bytes
+            start = watermark.low_watermark(
                 needed, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
             )
             high_watermark = partition.high_watermark
             if start > high_watermark:
-                self._has_undeleted.set()
+                self._has_ended.set()
                 start = high_watermark
             if log.log_start_offset < start:
                 with suppress(BrokerError):  # An offline log has no readers.
                     log.delete_records(start, high_watermark=high_watermark)
                     self._group_commit.request(partition)
 
-    async def _delete_when_committed(self) -> None:
-        """Delete the records that a new leader found, or that are not committed yet.
-
-        No later transaction may come to cause their deletion.
-        """
+    async def _delete_when_due(self) -> None:
+        """Delete the records of ended transactions, also those that a new leader found."""
         while True:
-            await self._has_undeleted.wait()
-            await trio.sleep(_DELETE_RETRY_S)
-            self._has_undeleted = trio.Event()
+            await self._has_ended.wait()
+            with trio.move_on_after(_DELETE_S):
+                await self._is_full.wait()
+            self._has_ended, self._is_full = trio.Event(), trio.Event()
             self._delete_finished()
 
     # -- appending ------------------------------------------------------------------------------
@@ -198,23 +193,24 @@ class TransactionServer:
             return
         if partition.is_staging:
             self._low_watermark_of(partition)
-            self._has_undeleted.set()
+            self._has_ended.set()
         else:
             self._start_append(partition.key)
 
     def _on_metadata(self, delta: BrokerDelta) -> None:
-        if delta.has_transactions:
-            self.start_appends()
-            self._delete_finished()
-
-    def start_appends(self) -> None:
-        """Begin the appends that are due on this broker."""
-        for key in self._transactions.keys_with_parts():
+        self.finished.on_metadata(delta)
+        for key in delta.committed_parts:
             self._start_append(key)
+        if delta.has_transactions:
+            self._has_ended.set()
 
     def _start_append(self, key: Key) -> None:
         partition = self._partitions.replica(*key)
-        if partition is None or partition.leader is None or key in self._running:
+        if partition is None or partition.leader is None:
+            return
+        if key in self._running:
+            if key in self._appenders:
+                self._appenders[key].wake()
             return
         if self._next(key) is None:
             return
@@ -225,8 +221,10 @@ class TransactionServer:
 
     def _next(self, key: Key) -> int | None:
         """Return the number of the first commit with records to append to a partition."""
+        appender = self._appenders.get(key)
+        in_flight = () if appender is None else appender.in_flight
         for commit_number in self._transactions.parts_of(key):
-            if (commit_number, key) not in self._finished:
+            if commit_number not in in_flight and not self.finished.has((commit_number, key)):
                 return commit_number
         return None
 
@@ -238,17 +236,10 @@ class TransactionServer:
                 del self._running[key]
                 return
             try:
-                await self._append_all(
-                    CommitAppender(
-                        self._env,
-                        self._partitions,
-                        self._group_commit,
-                        partition=partition,
-                        sample=self._sample,
-                    )
-                )
+                await self._append_all(await self._appender_of(partition))
                 delay_s = _RETRY_MIN_S
             except BrokerError as error:
+                self._appenders.pop(key, None)
                 partition.probe(
                     "staged_part_waits",
                     severity="debug",
@@ -257,22 +248,57 @@ class TransactionServer:
                 await trio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _RETRY_MAX_S)
 
-    async def _append_all(self, appending: CommitAppender) -> None:
-        key = appending.partition.key
-        await appending.wait_committed()
-        while appending.is_led and (commit_number := self._next(key)) is not None:
-            pieces = self._transactions.parts_of(key)[commit_number]
-            staging = self._cluster.metadata.state.catalog.staging_of(key[0])
-            replica = (
-                None if staging is None else self._partitions.replica(staging.topic_id, key[1])
+    async def _appender_of(self, partition: Partition) -> CommitAppender:
+        """Return the appender of the current leader epoch.
+
+        A new one begins when all records in the log are committed.
+        """
+        key = partition.key
+        appender = self._appenders.get(key)
+        if appender is None or appender.partition is not partition or not appender.is_led:
+            self._appenders.pop(key, None)
+            leader = partition.leader
+            assert leader is not None, "only a leader appends commits"
+            appender = CommitAppender(
+                self._env,
+                self._partitions,
+                self._group_commit,
+                partition=partition,
+                on_committed=partial(self._on_appended, key, leader.leader_epoch),
+                sample=self._sample,
             )
-            if replica is None:
-                raise LeaderNotAvailableError("the staging log is not open here")
-            is_there = await appending.append_commit(commit_number, pieces, replica)
-            part = AppendedPart(commit_number, *key, is_lost=not is_there)
-            finished = FinishedPart(part, appending.leader_epoch)
-            self._finished[_place_of(finished)] = finished
-            self._has_finished.set()
+            await appender.wait_committed()
+            self._appenders[key] = appender
+        return appender
+
+    def _on_appended(self, key: Key, leader_epoch: int, commit_number: int) -> None:
+        self.finished.add((commit_number, key), leader_epoch)
+
+    async def _append_all(self, appender: CommitAppender) -> None:
+        """Append all commits that are there, and those that come before these are committed."""
+        key = appender.partition.key
+        while appender.is_led:
+            commit_number = self._next(key)
+            if commit_number is None:
+                if not appender.in_flight:
+                    return
+                await appender.changed()
+                continue
+            pieces = self._transactions.parts_of(key)[commit_number]
+            if not await appender.append_commit(commit_number, pieces, self._staging_of(key)):
+                self.finished.add((commit_number, key), appender.leader_epoch, is_lost=True)
+
+    def _staging_of(self, key: Key) -> Partition:
+        """Return the replica of the staging log of a partition.
+
+        Raises:
+            LeaderNotAvailableError: There is none.
+        """
+        staging = self._cluster.metadata.state.catalog.staging_of(key[0])
+        replica = None if staging is None else self._partitions.replica(staging.topic_id, key[1])
+        if replica is None:
+            raise LeaderNotAvailableError("the staging log is not open here")
+        return replica
 
     def failed(self, key: Key, error: BrokerError) -> None:
         """Retry the appends to a partition after an unexpected error."""
@@ -291,8 +317,3 @@ class TransactionServer:
             self._start_append(key)
 
         self._nursery.start_soon(again)
-
-
-def _place_of(finished: FinishedPart) -> tuple[int, Key]:
-    part = finished.part
-    return part.commit_number, (part.topic_id, part.partition)

@@ -27,8 +27,21 @@ from tidelog.wire.transport.rpc import RpcConnection
 def appending_of(world: World, broker: Broker) -> CommitAppender:
     assert broker._partitions is not None
     return CommitAppender(
-        world.env, broker._partitions, broker._group_commit, partition=replica(broker)
+        world.env,
+        broker._partitions,
+        broker._group_commit,
+        partition=replica(broker),
+        on_committed=lambda _: None,
     )
+
+
+async def append(world: World, broker: Broker, number: int, *, pieces: list[StagedPiece]) -> bool:
+    """Append a commit by a new leader, and wait until it is committed."""
+    appender = appending_of(world, broker)
+    are_there = await appender.append_commit(number, pieces, replica(broker, "staged@orders"))
+    while appender.in_flight:
+        await appender.changed()
+    return are_there
 
 
 def values(broker: Broker) -> list[bytes]:
@@ -56,14 +69,13 @@ async def test_pieces_are_appended_in_order_and_once(mock_clock: MockClock) -> N
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
-        staging = replica(broker, "staged@orders")
 
-        assert await appending_of(world, broker).append_commit(3, pieces, staging)
-        assert await appending_of(world, broker).append_commit(3, pieces, staging)
+        assert await append(world, broker, 3, pieces=pieces)
+        assert await append(world, broker, 3, pieces=pieces)
 
         assert values(broker) == WANTED
         assert replica(broker).high_watermark == 10
-        assert await appending_of(world, broker).append_commit(4, pieces, staging)
+        assert await append(world, broker, 4, pieces=pieces)
         assert values(broker) == WANTED * 2, "another commit of the same"
 
 
@@ -74,17 +86,15 @@ async def test_a_new_leader_continues_the_append_of_a_commit(
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
-        staging = replica(broker, "staged@orders")
         # The records that the first leader appended are the beginning of the same commit.
-        head = appending_of(world, broker)
         cut = min(done, 5)
         parts = [StagedPiece(2, 1, 2 * cut, cut)]
         if done > 5:
             parts.append(StagedPiece(1, 0, 2 * (done - 5) - 1, done - 5))
-        assert await head.append_commit(3, parts, staging)
+        assert await append(world, broker, 3, pieces=parts)
         assert len(values(broker)) == done
 
-        assert await appending_of(world, broker).append_commit(3, pieces, staging)
+        assert await append(world, broker, 3, pieces=pieces)
 
         assert values(broker) == WANTED
 
@@ -107,9 +117,8 @@ async def test_a_commit_with_lost_records_is_not_appended(mock_clock: MockClock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
         lost = [pieces[0], StagedPiece(1, 0, 9, 6)]
-        staging = replica(broker, "staged@orders")
 
-        assert not await appending_of(world, broker).append_commit(3, lost, staging)
+        assert not await append(world, broker, 3, pieces=lost)
 
         assert replica(broker).log.log_end_offset == 0
 

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import create_topic, submit
-from tests.broker.world import World, settle
+from tests.broker.world import World
 from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.broker.transactions import server as transaction_server
 
@@ -46,9 +46,11 @@ async def test_staged_records_of_ended_transactions_are_deleted_and_open_ones_ke
         await submit(
             client, api.ABORT_TRANSACTION, AbortTransactionRequest("first", 0, first)
         ).reply()
+        await world.pass_time(transaction_server._DELETE_S)
         assert staging.log.log_start_offset == 1
         await commit(client, kept, StagedPart(topic_id, 0, [piece]), name="kept")
-        await settle()
+        while staging.log.log_start_offset == 1:
+            await world.pass_time(0.1)
 
         assert staging.log.log_start_offset == staging.log.log_end_offset == 3
 
@@ -104,8 +106,8 @@ async def test_a_commit_decided_before_a_crash_is_appended_after_it(
 
         assert (await again.reply()).was_committed
         assert replica(broker).high_watermark == 2
-        await settle()
-        assert replica(broker, "staged@orders").log.log_start_offset == 2
+        while replica(broker, "staged@orders").log.log_start_offset < 2:
+            await world.pass_time(0.1)
 
 
 async def test_a_new_leader_deletes_the_records_of_finished_transactions(
