@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.client.queue.context import QueueContext
     from tidelog.client.queue.queue import Queue
     from tidelog.client.tracing.tracing import Tracing
+    from tidelog.client.transactions.name_session import NameSessions
     from tidelog.client.transactions.transaction import Transaction
 
 _SUBSCRIPTION: Final = ("partitions", "group_id", "pattern")
@@ -63,6 +64,12 @@ class Client:
     def __init__(self, cluster: ClusterClient) -> None:
         """Use `tidelog.connect`."""
         self._cluster = cluster
+
+    @cached_property
+    def _sessions(self) -> "NameSessions":
+        from tidelog.client.transactions.name_session import NameSessions
+
+        return NameSessions(self._cluster)
 
     @cached_property
     def admin(self) -> "Admin":
@@ -217,7 +224,8 @@ class Client:
 
         if not _TIMEOUT_MIN <= timeout <= _TIMEOUT_MAX:
             raise ConfigError(f"a transaction can be kept for 1 s to 24 h, not for {timeout:g} s")
-        return Transaction(self._cluster, name, transaction_id, timeout=timeout)
+        session = self._sessions.of(name)
+        return Transaction(self._cluster, name, transaction_id, timeout=timeout, session=session)
 
     def processor(
         self,

@@ -9,6 +9,8 @@ compare-and-set, made of commands that every cluster knows.
 2. `begin(previous id)` reports "committed already" if and only if that is the last transaction. The
    cluster decides this after step 1, so it holds until the commit.
 
+Both are done already if the commit of the previous transaction has begun this one, in one record.
+
 So two owners of a partition, of which one has not heard of the other, cannot commit output of the
 same input: `docs/decisions/0035-process.md`.
 """
@@ -23,6 +25,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.processing.input_progress import UNPLACED, PlannedTransaction
 from tidelog.client.producer.producer_record import ProducerRecord
+from tidelog.client.transactions.name_session import NameSession
 from tidelog.client.transactions.transaction import TaskResult, Transaction
 from tidelog.wire.errors import StaleTransactionError, TidelogError, TransactionGoneError
 from tidelog.wire.messages.transactions import ListTransactionsRequest
@@ -56,6 +59,7 @@ class InputTransactions:
         self._name = name
         self._timeout = timeout
         self._config = config
+        self._session = NameSession(cluster)
 
     async def take_over(self) -> int:
         """Abort the transaction of an earlier owner; return the id of the last committed one.
@@ -118,15 +122,21 @@ class InputTransactions:
         await transaction.abort()
 
     def _transaction(self, transaction_id: int) -> Transaction:
-        return Transaction(self._cluster, self._name, transaction_id, timeout=self._timeout)
+        return Transaction(
+            self._cluster,
+            self._name,
+            transaction_id,
+            timeout=self._timeout,
+            session=self._session,
+        )
 
     async def _stage(
         self, transaction: Transaction, previous_id: int, outputs: Sequence[ProducerRecord]
     ) -> TaskResult:
         async with transaction.task(self._config) as task:
-            if not task.is_committed:
+            await task.send_batch(outputs)
+            if not task.is_committed and task.previous_id != previous_id:
                 await self._require_last(previous_id)
-                await task.send_batch(outputs)
         return task.result
 
     async def _require_last(self, previous_id: int) -> None:

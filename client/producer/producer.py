@@ -232,6 +232,11 @@ class Producer:
         headers = self._tracing.create(record.topic, record.headers)
         return record if headers is record.headers else replace(record, headers=headers)
 
+    def stage_for(self, transaction: int) -> None:
+        """Stage all further records for another transaction; none may be unsettled."""
+        assert not self._accumulator.unsettled_record_count, "its records are of one transaction"
+        self._sender.transaction = transaction
+
     def take_failure(self) -> Exception | None:
         """Return, instead of raising, the first failure of records that no call waited for."""
         return self._accumulator.take_failure()

@@ -79,7 +79,8 @@ class Sender:
 
         With the number of a transaction, all batches are staged for it.
         """
-        self._transaction = transaction
+        self.transaction = transaction
+        """Number of the transaction to stage for; 0 to append at once."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._acks = acks
@@ -255,8 +256,8 @@ class Sender:
         self._in_flight[in_flight] = None
         attachment = [drained.batch.encoded for drained in drained_batches]
         on_complete = None if self._acks is Acks.NONE else partial(self._on_complete, in_flight)
-        if self._transaction:
-            staged = StageRequest(self._transaction, timeout_ms, batches)
+        if self.transaction:
+            staged = StageRequest(self.transaction, timeout_ms, batches)
             connection.submit(api.STAGE, staged, on_complete, attachment=attachment)
         else:
             request = ProduceRequest(int(self._acks), timeout_ms, batches)

@@ -4,11 +4,11 @@ Shell. A transaction has a name and an id. Tasks stage records for it, on any ma
 names the tasks that count. Before it, consumers see none of the records; after it, all of them.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 import trio
@@ -19,6 +19,11 @@ from tidelog.client.errors import BufferFullError, ClosedError
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.producer.receipt import Receipt
+from tidelog.client.transactions.name_session import (
+    BegunTransaction,
+    NameSession,
+    StagedTopic,
+)
 from tidelog.client.transactions.staged_places import (
     Places,
     StagedPlace,
@@ -45,6 +50,15 @@ from tidelog.wire.protocol import api
 
 _RENEWED_IN_PARTS: Final = 4
 """Number of keep-alives of a task within the timeout of its transaction."""
+_PLACES_UNKNOWN: Final = "the places of staged records are unknown; the task must be done again"
+
+
+class PlacedRecords(NamedTuple):
+    """Consecutive records in a staging log."""
+
+    partition: int
+    offset: int | None
+    record_count: int
 
 
 class TaskResult(msgspec.Struct, frozen=True):
@@ -67,11 +81,19 @@ class Transaction:
     """Transaction of a name: `client.transaction("billing", 17)`. Sends no request yet."""
 
     def __init__(
-        self, cluster: ClusterClient, name: str, transaction_id: int, *, timeout: float
+        self,
+        cluster: ClusterClient,
+        name: str,
+        transaction_id: int,
+        *,
+        timeout: float,
+        session: NameSession,
     ) -> None:
         """Use `client.transaction`."""
         self.name = name
         self.transaction_id = transaction_id
+        self.session = session
+        """What the client keeps of the name."""
         self._cluster = cluster
         self._timeout = timeout
 
@@ -88,8 +110,12 @@ class Transaction:
         """
         return TransactionTask(self._cluster, self, config or ProducerConfig())
 
-    async def begin(self, topics: Sequence[str] = ()) -> BeginTransactionReply:
+    async def begin(self, topics: Sequence[str] = (), *, number: int = 0) -> BeginTransactionReply:
         """Begin the transaction, or keep it alive. Tasks do this by themselves.
+
+        Args:
+            topics: Topics that get staging logs.
+            number: Number under which the transaction is open, if it is known.
 
         Raises:
             StaleTransactionError: A transaction with a higher id was begun or committed.
@@ -97,9 +123,23 @@ class Transaction:
             TidelogError: No broker answered, or the request was refused.
         """
         request = BeginTransactionRequest(
-            self.name, self.transaction_id, list(topics), int(self._timeout * 1000)
+            self.name, self.transaction_id, list(topics), int(self._timeout * 1000), number
         )
         return await self._cluster.call_any(api.BEGIN_TRANSACTION, request, is_repeatable=True)
+
+    async def open(self) -> BegunTransaction:
+        """Return the transaction as the last commit of this client has begun it, or begin it.
+
+        Its number is 0 if it is committed already. For errors see `begin`.
+        """
+        now = trio.current_time()
+        begun = self.session.begun(self.transaction_id, now)
+        if begun is not None:
+            return begun
+        reply = await self.begin()
+        expires_in = reply.expires_in_ms / 1000
+        renewed_after = expires_in / 2 if expires_in else self.renewed_after
+        return BegunTransaction(reply.number, now + renewed_after)
 
     async def commit(self, tasks: Iterable[TaskResult]) -> None:
         """Commit the records that these tasks have staged, in their order; drop the rest.
@@ -135,9 +175,18 @@ class Transaction:
         parts = merged(place for task in staged if task.number for place in task.places)
         patience_ms = int(self._cluster.config.request_timeout * 1000) // 2
         request = CommitTransactionRequest(
-            self.name, self.transaction_id, number, parts, patience_ms
+            self.name, self.transaction_id, number, parts, patience_ms, begins_next=True
         )
-        await self._cluster.call_any(api.COMMIT_TRANSACTION, request, is_repeatable=True)
+        sent_at = trio.current_time()
+        try:
+            reply = await self._cluster.call_any(
+                api.COMMIT_TRANSACTION, request, is_repeatable=True
+            )
+        except BaseException:
+            self.session.forget()
+            raise
+        renewed_at = sent_at + reply.next_expires_in_ms / 1000 / 2
+        self.session.committed(self.transaction_id, reply.next_number, renewed_at=renewed_at)
 
     async def abort(self) -> bool:
         """Drop the staged records and return `False`; if it is committed already, return `True`.
@@ -145,6 +194,7 @@ class Transaction:
         Raises:
             TidelogError: No broker answered.
         """
+        self.session.forget()
         request = AbortTransactionRequest(self.name, self.transaction_id, 0)
         reply = await self._cluster.call_any(api.ABORT_TRANSACTION, request, is_repeatable=True)
         return reply.is_committed
@@ -167,8 +217,9 @@ class TransactionTask:
         self._transaction = transaction
         self._config = replace(config, acks="all", enable_idempotence=True)
         self._producer: Producer | None = None
-        self._number: int | None = None
-        self._topic_ids: dict[str, bytes] = {}
+        self._begun: BegunTransaction | None = None
+        self._topics: dict[str, StagedTopic] = {}
+        """Topics that this task has staged for."""
         self._places = Places()
         self._pending: list[ProducerRecord] = []
         """Records of `send_nowait` that no request has."""
@@ -181,7 +232,12 @@ class TransactionTask:
     @property
     def is_committed(self) -> bool:
         """Whether the transaction was committed before: then nothing is staged."""
-        return self._number == 0
+        return self._begun is not None and not self._begun.number
+
+    @property
+    def previous_id(self) -> int | None:
+        """Id of the transaction after which this one must be committed, if that is known."""
+        return None if self._begun is None else self._begun.previous_id
 
     @property
     def result(self) -> TaskResult:
@@ -203,12 +259,22 @@ class TransactionTask:
             StaleTransactionError: A transaction with a higher id was begun or committed.
             TidelogError: No broker answered, or the request was refused.
         """
-        self._number = (await self._transaction.begin()).number
-        if self._number:
-            self._producer = Producer(self._cluster, self._config, transaction=self._number)
-            await self._producer.__aenter__()
+        await self._open(await self._transaction.open())
+        if self._producer is not None:
             self._cluster.tasks.start_soon(self._renew)
         return self
+
+    async def _open(self, begun: BegunTransaction) -> None:
+        """Stage for a transaction from now on, unless it is committed already."""
+        self._begun, self._producer = begun, None
+        if begun.number:
+            kept = self._transaction.session.take_producer(self._config, begun.number)
+            if kept is not None:
+                kept.stage_for(begun.number)
+                self._producer = kept
+            else:
+                producer = Producer(self._cluster, self._config, transaction=begun.number)
+                self._producer = await producer.__aenter__()
 
     async def __aexit__(
         self,
@@ -226,16 +292,35 @@ class TransactionTask:
                     await self.flush()
         finally:
             self._renewing.cancel()
-            if self._producer is not None:
-                await self._producer.__aexit__(kind, error, traceback)
+            await self._release(kind, error, traceback)
         if error is None and self._failure is None:
-            assert self._number is not None, "it was entered"
+            assert self._begun is not None, "it was entered"
             transaction = self._transaction
             self._result = TaskResult(
-                transaction.name, transaction.transaction_id, self._number, self._places.as_tuple()
+                transaction.name,
+                transaction.transaction_id,
+                self._begun.number,
+                self._places.as_tuple(),
             )
         elif self._failure is None:
             self._failure = ConfigError("the task was left by an exception: it has no result")
+
+    async def _release(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Keep the producer for the next transaction, or close it after a failure."""
+        producer, begun, session = self._producer, self._begun, self._transaction.session
+        if error is not None or self._failure is not None:
+            session.forget()
+        if producer is None or begun is None:
+            return
+        if error is None and self._failure is None:
+            session.keep_producer(self._config, producer, begun.number)
+        else:
+            await producer.__aexit__(kind, error, traceback)
 
     async def send(
         self,
@@ -280,7 +365,7 @@ class TransactionTask:
         """
         if self._failure is not None:
             raise self._failure
-        if self._number is None or self._result is not None:
+        if self._begun is None or self._result is not None:
             raise ClosedError("use 'async with transaction.task() as task'")
         record = checked_record(
             topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
@@ -368,15 +453,19 @@ class TransactionTask:
         if columns is not None:
             await self._stage_columns(topic, *columns, partition=None)
             return
-        producer = await self._ready(topic)
-        if producer is None:
-            return
         staging = STAGING_PREFIX + topic
         renamed = [msgspec.structs.replace(record, topic=staging) for record in records]
-        for outcome in await producer.send_records(staging, renamed):
-            if not isinstance(outcome, Receipt):
-                raise outcome
-            self._note(topic, outcome.partition, outcome.offset, count=1)
+
+        async def stage(producer: Producer) -> list[PlacedRecords]:
+            outcomes = await producer.send_records(staging, renamed)
+            placed: list[PlacedRecords] = []
+            for outcome in outcomes:
+                if not isinstance(outcome, Receipt):
+                    raise outcome
+                placed.append(PlacedRecords(outcome.partition, outcome.offset, 1))
+            return placed
+
+        await self._stage_by(stage, topic)
 
     async def _stage_columns(
         self,
@@ -386,25 +475,78 @@ class TransactionTask:
         *,
         partition: int | None,
     ) -> None:
+        async def stage(producer: Producer) -> list[PlacedRecords]:
+            receipts = await producer.send_many(
+                STAGING_PREFIX + topic, values, keys=keys, partition=partition
+            )
+            return [
+                PlacedRecords(each.partition, each.offset, len(each.indexes)) for each in receipts
+            ]
+
+        await self._stage_by(stage, topic)
+
+    async def _stage_by(
+        self, stage: Callable[[Producer], Awaitable[list[PlacedRecords]]], topic: str
+    ) -> None:
+        """Stage records, and note their places.
+
+        A transaction that a commit has begun may be over before its first records: then another one
+        is begun for them.
+        """
+        try:
+            await self._stage_once(stage, topic)
+        except TransactionGoneError:
+            begun = self._begun
+            if begun is None or begun.previous_id is None or self._places.as_tuple():
+                raise
+            self._transaction.session.forget()
+            abandoned = self._producer
+            self._topics = {}
+            await self._open(await self._transaction.open())
+            if abandoned is not None:
+                await abandoned.__aexit__(None, None, None)
+            await self._stage_once(stage, topic)
+
+    async def _stage_once(
+        self, stage: Callable[[Producer], Awaitable[list[PlacedRecords]]], topic: str
+    ) -> None:
         producer = await self._ready(topic)
         if producer is None:
             return
-        for receipt in await producer.send_many(
-            STAGING_PREFIX + topic, values, keys=keys, partition=partition
-        ):
-            self._note(topic, receipt.partition, receipt.offset, count=len(receipt.indexes))
+        placed = await stage(producer)
+        known = self._topics[topic]
+        if producer.producer_id is None or self._staging_id(topic) != known.staging_id:
+            raise TransactionGoneError(_PLACES_UNKNOWN)
+        for partition, offset, count in placed:
+            if offset is None:
+                raise TransactionGoneError(_PLACES_UNKNOWN)
+            key = (known.topic_id, partition)
+            self._places.add(key, producer.producer_id, offset, count=count)
+
+    def _staging_id(self, topic: str) -> bytes | None:
+        known = self._cluster.metadata.topic(STAGING_PREFIX + topic)
+        return None if known is None else known.topic_id
 
     async def _ready(self, topic: str) -> Producer | None:
         """Announce a topic; return the producer, `None` if nothing is to be staged any more."""
         if self._producer is None:
-            if self._number is None:
+            if self._begun is None:
                 raise ClosedError("use 'async with transaction.task() as task'")
             return None
-        if topic not in self._topic_ids:
-            begun = await self._transaction.begin([topic])
-            self._require_same(begun.number)
-            (self._topic_ids[topic],) = begun.topic_ids
+        if topic not in self._topics:
+            session = self._transaction.session
+            known = session.topics.get(topic)
+            if known is None or known.staging_id != self._staging_id(topic):
+                begun = await self._transaction.begin([topic], number=self._number)
+                self._require_same(begun.number)
+                staging = await self._cluster.topic(STAGING_PREFIX + topic)
+                known = session.topics[topic] = StagedTopic(begun.topic_ids[0], staging.topic_id)
+            self._topics[topic] = known
         return self._producer
+
+    @property
+    def _number(self) -> int:
+        return 0 if self._begun is None else self._begun.number
 
     def _require_same(self, number: int) -> None:
         require_same_transaction(
@@ -414,24 +556,17 @@ class TransactionTask:
             number=number,
         )
 
-    def _note(self, topic: str, partition: int, offset: int | None, *, count: int) -> None:
-        """Add the place of records."""
-        producer_id = None if self._producer is None else self._producer.producer_id
-        if offset is None or producer_id is None:
-            raise TransactionGoneError(
-                "the places of staged records are unknown; the task must be done again"
-            )
-        self._places.add((self._topic_ids[topic], partition), producer_id, offset, count=count)
-
     async def _renew(self) -> None:
         """Keep the transaction alive at intervals."""
         with self._renewing:
+            assert self._begun is not None, "it was begun"
+            await trio.sleep_until(self._begun.renewed_at)
             while True:
-                await trio.sleep(self._transaction.renewed_after)
                 try:
-                    begun = await self._transaction.begin()
+                    begun = await self._transaction.begin(number=self._number)
                     self._require_same(begun.number)
                 except (BrokerError, ConnectionLostError) as error:
                     if isinstance(error, BrokerError) and not error.is_retriable:
                         self._failure = error
                         return
+                await trio.sleep(self._transaction.renewed_after)
