@@ -47,6 +47,7 @@ from bench import (
     strangers,
     takeover,
     tls,
+    transactions,
 )
 from bench.figures import Row, Settings, Workload, table
 
@@ -79,6 +80,7 @@ _WORKLOADS: dict[str, Workload] = {
     "members": members.run,
     "commits": commits.run,
     "processing": processing.run,
+    "transactions": transactions.run,
     "replication": replication.run,
     "takeover": takeover.run,
     "outbox": outbox.run,
