@@ -1,4 +1,4 @@
-"""What a client keeps of a transaction name from one transaction to the next.
+"""Session of a transaction name: what a client keeps from one transaction to the next.
 
 Plain calls only. A commit begins the next transaction of its name, so this client can stage for it
 without a request before. It also keeps the producer, whose identity and sequences go on, and the
