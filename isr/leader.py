@@ -184,7 +184,8 @@ class PartitionLeader:
         )
 
     def _everywhere(self) -> int:
-        lowest = self._position()
+        is_fsync = self.durability is Durability.FSYNC
+        lowest = self._durable_end_offset if is_fsync else self._log_end_offset
         for member in self._followers.members:
             lowest = min(lowest, member.position(self.durability))
         return lowest

@@ -6,8 +6,6 @@ many batches is carried out in steps.
 
 from typing import Protocol, final
 
-import trio
-
 from tidelog.broker.hot.hot_traffic import Sample, no_sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
@@ -38,6 +36,8 @@ from tidelog.wire.security.audit_topic import AUDIT_TOPIC
 _AUDIT_IS_OF_BROKERS = f"only brokers write the audit topic {AUDIT_TOPIC!r}; use another topic"
 _ACKS = {int(acks): acks for acks in Acks}
 _TIMEOUT_MS_MAX = 10 * 60 * 1000
+_OPEN = PartitionAppended(0, 0, 0)
+"""Result of a batch that is not settled."""
 _BATCHES_AT_ONCE = 64
 """Batches that are appended before other tasks run."""
 
@@ -58,18 +58,18 @@ class Finder(Protocol):
 class DelayedProduce:
     """A produce request that waits for acknowledgements.
 
-    Invariant: `_open_count` results are still `None`, and the reply is sent when it is 0.
+    Invariant: `open_count` results are still open, and the reply is sent when it is 0.
     """
 
     def __init__(self, response: ResponseHandle, purgatory: Purgatory, batch_count: int) -> None:
         """Collect the results of `batch_count` batches."""
         self._response = response
         self._purgatory = purgatory
-        self._results: list[PartitionAppended | None] = [None] * batch_count
+        self._results = [_OPEN] * batch_count
         self._places = [(0, 0)] * batch_count
-        self._open_count = batch_count
+        self.open_count = batch_count
+        """Batches whose result is not known yet."""
         self._is_parked = False
-        self._began_at = trio.current_time()
         self.usage: RequestUsage | None = None
         """Traffic of the principal; `None` while it is not counted."""
 
@@ -80,21 +80,18 @@ class DelayedProduce:
 
     def settle(self, index: int, result: PartitionAppended) -> None:
         """Record the result of one batch."""
-        if self._results[index] is None:
+        if self._results[index] is _OPEN:
             self._results[index] = result
-            self._open_count -= 1
+            self.open_count -= 1
 
     def expect(self, index: int, base_offset: int, log_start_offset: int) -> None:
         """Record the place of a batch that is not acknowledged yet."""
         self._places[index] = (base_offset, log_start_offset)
 
-    def reply_or_wait(self, timeout_ms: int) -> None:
-        """Reply if all batches are settled, else when they are or when the time is over."""
-        if self._open_count:
-            self._is_parked = True
-            self._purgatory.add(self, trio.current_time() + timeout_ms / 1000)
-        else:
-            self._reply()
+    def wait(self, timeout_ms: int) -> None:
+        """Reply when all batches are settled, or when the time is over."""
+        self._is_parked = True
+        self._purgatory.add(self, self._response.context.clock() + timeout_ms / 1000)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
@@ -119,17 +116,19 @@ class DelayedProduce:
 
     def _reply_if_complete(self) -> None:
         # Not parked: the request is still being handled, or was answered already.
-        if self._is_parked and not self._open_count:
+        if self._is_parked and not self.open_count:
             self._is_parked = False
             self._purgatory.done(self)
             with self._response:
-                self._reply()
+                self.reply()
 
-    def _reply(self) -> None:
-        self._purgatory.commit_waits.observe(trio.current_time() - self._began_at)
-        results = [result for result in self._results if result is not None]
-        assert len(results) == len(self._results)
-        self._response.reply(ProduceReply(results))
+    def reply(self) -> None:
+        """Reply that all batches are settled."""
+        assert not self.open_count, "a batch is not settled"
+        response = self._response
+        response.reply(ProduceReply(self._results))
+        # The reply has read the clock.
+        self._purgatory.commit_waits.observe(response.context.now - response.arrived_at)
 
 
 @final
@@ -162,7 +161,8 @@ class ProduceHandler:
         """
         acks = _ACKS.get(request.acks)
         batches = request.batches
-        if acks is None or sum(entry.batch_bytes for entry in batches) != len(attachment):
+        announced = batches[0].batch_bytes if len(batches) == 1 else _announced_bytes(request)
+        if acks is None or announced != len(attachment):
             raise _why_invalid(request, len(attachment))
         steps = self._append_all(request, attachment, acks, response=response)
         if len(batches) > _BATCHES_AT_ONCE:
@@ -195,9 +195,11 @@ class ProduceHandler:
             position = end
         if acks is Acks.NONE:
             response.nothing()
+        elif not pending.open_count:
+            pending.reply()
         else:
             is_impatient = self._env.buggify("produce without waiting")
-            pending.reply_or_wait(0 if is_impatient else min(request.timeout_ms, _TIMEOUT_MS_MAX))
+            pending.wait(0 if is_impatient else min(request.timeout_ms, _TIMEOUT_MS_MAX))
 
     def _append(
         self,
@@ -217,7 +219,8 @@ class ProduceHandler:
             if partition.is_audit and not pending.is_of_broker:
                 raise InvalidTopicError(_AUDIT_IS_OF_BROKERS)
             leader.require_enough_in_sync(acks)
-            partition.require_disk()
+            if partition.is_stalled or partition.storage_refusal is not None:
+                partition.require_disk()
             header = check_produced(batch)
             appended = partition.log.append(
                 batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms
@@ -263,10 +266,14 @@ def _failed(error: BrokerError) -> PartitionAppended:
     return PartitionAppended(0, 0, 0, error.to_wire())
 
 
+def _announced_bytes(request: ProduceRequest) -> int:
+    return sum(entry.batch_bytes for entry in request.batches)
+
+
 def _why_invalid(request: ProduceRequest, attached_bytes: int) -> InvalidRequestError:
     if request.acks not in _ACKS:
         return InvalidRequestError(f"acks is {request.acks}; it must be 0, 1 or 2 (all)")
-    announced = sum(entry.batch_bytes for entry in request.batches)
+    announced = _announced_bytes(request)
     return InvalidRequestError(
         f"the request announces {announced} bytes of batches and carries {attached_bytes}"
     )

@@ -54,10 +54,10 @@ class GroupCommit:
 
     def appended(self, partition: Partition) -> None:
         """Make appended records durable, at once or in the background, by the durability."""
-        if partition.durability is Durability.FSYNC:
+        if partition.config.durability is Durability.FSYNC:
             self.request(partition)
         else:
-            self.appended_lazily(partition)
+            self._lazy[partition] = None
 
     def appended_lazily(self, partition: Partition) -> None:
         """Make appended records durable in the background: no acknowledgement waits for them."""

@@ -230,9 +230,8 @@ class Connection:
                 while self._handle_received():
                     await self._take_steps()
                     await self._wait_for_room()
-                if self._is_new_frame:
-                    self._begin_frame()
                 if received == len(buffer) or not decoder.is_empty:
+                    self._begin_frame()
                     await trio.lowlevel.checkpoint()
                     self.now = self.clock()
                 elif self._is_lent:
@@ -374,6 +373,8 @@ class Connection:
         self._refusals.add("request_refused", peer=self._stream.peer, reason=reason)
 
     def _begin_frame(self) -> None:
+        if not self._is_new_frame:
+            return
         self._is_new_frame = False
         self._frame_since = self.now
         if self._is_lent and self._memory.is_short and self._memory.lent_bytes(self):
@@ -501,6 +502,7 @@ class Connection:
         self._frame_since += self.clock() - began_at
 
     async def _wait_for_bytes(self) -> None:
+        self._begin_frame()
         is_idle = self._core.decoder.is_empty
         if is_idle:
             self._memory.note_idle(self)

@@ -279,5 +279,8 @@ class ResponseHandle:
             self._counts.errors[error.code.name] += 1
         if self.on_answered is not None:
             self.on_answered(error, reply)
+        context = self.context
+        context.now = context.clock()
         if not self._is_counted:
-            self.parked()
+            self._is_counted = True
+            self._counts.durations.observe(context.now - self.arrived_at)

@@ -137,7 +137,7 @@ class BrokerLifecycle:
         if self._grants:
             self._accept_grants()
         return not self._is_fenced and (
-            self._session.is_valid(now_ms=int(self._now_s() * 1000)) or self._is_only_voter()
+            self._now_s() * 1000 < self._session.valid_until_ms or self._is_only_voter()
         )
 
     async def run(self) -> None:

@@ -4,6 +4,7 @@ Pure: no clock, no I/O. Times are monotonic milliseconds of the caller. Sessions
 replicated: a new controller gives every broker a full session from its election on.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, final
 
@@ -210,14 +211,13 @@ class BrokerSession:
     def __init__(self, *, session_ms: int = SESSION_MS) -> None:
         """Start without a session."""
         self._session_ms = session_ms
-        self._valid_until_ms: int | None = None
+        self.valid_until_ms: float = -math.inf
+        """Time up to which the controller cannot have fenced this broker."""
 
     def answered(self, *, sent_at_ms: int) -> None:
         """Renew the session by an answered heartbeat, counted from when it was sent."""
-        until_ms = sent_at_ms + self._session_ms
-        if self._valid_until_ms is None or until_ms > self._valid_until_ms:
-            self._valid_until_ms = until_ms
+        self.valid_until_ms = max(self.valid_until_ms, sent_at_ms + self._session_ms)
 
     def is_valid(self, *, now_ms: int) -> bool:
         """Return whether the controller cannot have fenced this broker yet."""
-        return self._valid_until_ms is not None and now_ms < self._valid_until_ms
+        return now_ms < self.valid_until_ms

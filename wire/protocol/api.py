@@ -169,7 +169,8 @@ class Api(Generic[Request, Reply]):
 
     # Built on use: a program uses few of the APIs, and all decoders take some milliseconds.
     @cached_property
-    def _request_decoder(self) -> msgspec.msgpack.Decoder[Request]:
+    def request_decoder(self) -> msgspec.msgpack.Decoder[Request]:
+        """Decoder of requests, for a caller that handles `UNDECODABLE` as `decode_request` does."""
         return msgspec.msgpack.Decoder(self._request_type)
 
     @cached_property
@@ -196,9 +197,9 @@ class Api(Generic[Request, Reply]):
             WireFormatError: The header is not this message.
         """
         try:
-            return self._request_decoder.decode(header)
-        except (ValueError, RecursionError) as error:
-            raise _not_decodable(error) from error
+            return self.request_decoder.decode(header)
+        except UNDECODABLE as error:
+            raise not_decodable(error) from error
 
     def encode_reply(
         self,
@@ -228,13 +229,17 @@ class Api(Generic[Request, Reply]):
         """
         try:
             return self._reply_decoder.decode(header)
-        except (ValueError, RecursionError) as error:
-            raise _not_decodable(error) from error
+        except UNDECODABLE as error:
+            raise not_decodable(error) from error
 
 
-def _not_decodable(error: Exception) -> WireFormatError:
-    # Besides its own errors, all of them ValueErrors, a decoder raises UnicodeDecodeError, and
-    # RecursionError while it skips fields of a newer peer.
+UNDECODABLE: Final = (ValueError, RecursionError)
+"""Errors of a decoder: besides its own, all of them ValueErrors, UnicodeDecodeError, and
+RecursionError while it skips fields of a newer peer."""
+
+
+def not_decodable(error: Exception) -> WireFormatError:
+    """Return the error for a header that is not the expected message."""
     return WireFormatError(f"a message cannot be decoded: {error}")
 
 
@@ -493,8 +498,8 @@ def decode_error(header: memoryview) -> ErrorDetail:
     """
     try:
         return _error_decoder.decode(header)
-    except (ValueError, RecursionError) as error:
-        raise _not_decodable(error) from error
+    except UNDECODABLE as error:
+        raise not_decodable(error) from error
 
 
 def choose_version(api: Api[Request, Reply], offered: Sequence[handshake.ApiVersions]) -> int:

@@ -154,9 +154,10 @@ class ServerConnection:
         if len(frame.header) > served.header_bytes_max and not self._is_of_node():
             return _refuse(frame, _too_long(served, len(frame.header)))
         try:
-            message = served.decode_request(frame.header)
-        except WireFormatError as error:
-            return _refuse(frame, InvalidRequestError(f"{served.key.name}: {error}"))
+            message = served.request_decoder.decode(frame.header)
+        except api.UNDECODABLE as error:
+            reason = f"{served.key.name}: {api.not_decodable(error)}"
+            return _refuse(frame, InvalidRequestError(reason))
         if not self._is_introduced:
             self._introduce(message)
         return Request(

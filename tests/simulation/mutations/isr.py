@@ -216,6 +216,11 @@ def _in_memory_of_the_leader(self: PartitionLeader) -> int:
     return self._log_end_offset
 
 
+def _in_memory_of_the_leader_and_on_others(self: PartitionLeader) -> int:
+    ends = [member.position(self.durability) for member in self._followers.members]
+    return min([self._log_end_offset, *ends])
+
+
 def _cut_whatever_is_committed(
     self: PartitionFollower, log: LogShape, offset: int
 ) -> Truncate | Restart:
@@ -326,6 +331,7 @@ MUTATIONS: Final = (
         "the-leader-memory-is-its-disk",
         "with durability fsync, records in the leader's memory count",
         (PartitionLeader, "_position", _in_memory_of_the_leader),
+        (PartitionLeader, "_everywhere", _in_memory_of_the_leader_and_on_others),
     ),
     Mutation(
         "a-damaged-replica-joins",

@@ -127,7 +127,8 @@ class TcpStream:
 
     async def wait_readable(self) -> None:
         """See `wire.env.env.Stream`."""
-        self._check_open()
+        if self._sock.fileno() == -1:
+            raise self._closed_before()
         try:
             await trio.lowlevel.wait_readable(self._sock)
         except (trio.ClosedResourceError, ValueError, OSError) as error:
@@ -135,7 +136,8 @@ class TcpStream:
 
     async def wait_writable(self) -> None:
         """See `wire.env.env.Stream`."""
-        self._check_open()
+        if self._sock.fileno() == -1:
+            raise self._closed_before()
         try:
             await trio.lowlevel.wait_writable(self._sock)
         except (trio.ClosedResourceError, ValueError, OSError) as error:
@@ -147,11 +149,10 @@ class TcpStream:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
-    def _check_open(self) -> None:
+    def _closed_before(self) -> ConnectionLostError:
         # On a closed socket (descriptor -1) trio lets the first waiter wait for ever, and refuses
         # every further waiter of any closed socket as a second waiter of the same one.
-        if self._sock.fileno() == -1:
-            raise self._lost(trio.ClosedResourceError())
+        return self._lost(trio.ClosedResourceError())
 
     def _lost(self, error: Exception) -> ConnectionLostError:
         if self._sock.fileno() == -1:
