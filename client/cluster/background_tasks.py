@@ -32,8 +32,8 @@ class Waiter:
         self.is_given_up = False
         """Whether the client was closed while the task was parked."""
 
-    def wake(self) -> None:
-        """Continue the task, if it is parked."""
+    def wake(self, _: object = None) -> None:
+        """Continue the task, if it is parked; the argument lets this be a callback."""
         task = self.task
         if task is not None:
             self.task = None

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Unpack, final
 
+from msgspec.structs import replace
+
 from tidelog.client.admin.queue_metadata import setting_of
 from tidelog.client.admin.queues import describe_queues
 from tidelog.client.admin.redrive_status import RedriveReport, report_of
@@ -36,6 +38,7 @@ from tidelog.client.queue.receive.message import (
     visibility,
 )
 from tidelog.client.queue.receive.message_window import WindowedQueue
+from tidelog.client.queue.receive.queue_layout import QueueLayout
 from tidelog.client.queue.receive.reassembler import Reassembler, may_be_large
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
 from tidelog.client.queue.receive.receive_coalescer import ReceiveCoalescer
@@ -236,44 +239,52 @@ class Queue:
         wait: float | None,
         raise_at_limit: bool = False,
         attempt_id: bytes | str | None = None,
+        wire_id: bytes | None = None,
     ) -> list[Message]:
-        """Return messages; large messages are not joined."""
+        """Return messages; large messages are not joined.
+
+        `wire_id` is the attempt id of an attempt that this client has made, and that has failed.
+        """
         if not 1 <= max_messages <= RECEIVE_COUNT_MAX:
             raise ValueError(f"max_messages is from 1 to {RECEIVE_COUNT_MAX}, not {max_messages}")
-        timeout_ms = None
-        if visibility_timeout is not None:
-            timeout_ms = milliseconds_of("visibility_timeout", visibility_timeout)
         if wait is not None:
             milliseconds_of("wait", wait)
-        wire_id = None if attempt_id is None else attempt_id_on_wire(attempt_id)
+        if attempt_id is not None:
+            wire_id = attempt_id_on_wire(attempt_id)
         layout = self._receiver.known_layout() or await self._receiver.layout()
-        if wait is None:
-            wait = layout.wait_s
-        is_fifo = layout.description.is_fifo
-        if wire_id is not None and not is_fifo:
+        options = self._options(layout, max_messages, visibility_timeout=visibility_timeout)
+        if attempt_id is not None and not layout.description.is_fifo:
             # Another receive would return other messages, which the caller does not expect.
             raise InvalidRequestError(
                 f"queue {self.name!r} is not FIFO: only receives of FIFO queues have an attempt id;"
                 " receive without it"
             )
-        if wire_id is None and is_fifo:
-            wire_id = self._cluster.env.random.randbytes(ATTEMPT_ID_BYTES)
-        options = ReceiveOptions(
-            max_messages,
-            _RECEIVE_BYTES_MAX,
-            timeout_ms,
-            self._holder,
-            wire_id,
-            raises_at_limit=raise_at_limit,
-            is_repeatable=attempt_id is not None,
-        )
+        if raise_at_limit or wire_id is not None:
+            options = replace(
+                options,
+                attempt_id=wire_id or options.attempt_id,
+                raises_at_limit=raise_at_limit,
+                is_repeatable=attempt_id is not None,
+            )
+        wait_s = layout.wait_s if wait is None else wait
         if self._coalescer.is_of_use(options):
-            messages = await self._coalescer.receive(options, wait_s=wait)
+            messages = await self._coalescer.receive(options, wait_s=wait_s)
         else:
-            messages = await self._receiver.receive(options, wait_s=wait)
+            messages = await self._receiver.receive(options, wait_s=wait_s, layout=layout)
         self._counters.received += len(messages)
         self._counters.empty_receives += not messages
         return messages
+
+    def _options(
+        self, layout: QueueLayout, max_messages: int, *, visibility_timeout: float | None
+    ) -> ReceiveOptions:
+        timeout_ms = None
+        if visibility_timeout is not None:
+            timeout_ms = milliseconds_of("visibility_timeout", visibility_timeout)
+        wire_id = None
+        if layout.description.is_fifo:
+            wire_id = self._cluster.env.random.randbytes(ATTEMPT_ID_BYTES)
+        return ReceiveOptions(max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, wire_id)
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Return received messages that no program has seen; their receive does not count."""
@@ -395,7 +406,13 @@ class Queue:
         )
 
     def _windowed(self) -> WindowedQueue:
-        return WindowedQueue(self._receive, self._settler, self._calls.visibility_timeout)
+        return WindowedQueue(
+            self._receive,
+            self._options,
+            self._receiver,
+            self._settler,
+            self._calls.visibility_timeout,
+        )
 
     # -- inspecting and administering -------------------------------------------------------------
 

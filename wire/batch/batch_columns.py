@@ -371,8 +371,14 @@ def _check_lengths(
     header: BatchHeader, columns: Sequence[Sequence[object] | msgspec.Raw | None]
 ) -> None:
     count = header.record_count
-    lengths = [length for length in map(_length, columns) if length is not None]
-    if any(length != count for length in lengths):
+    lengths: list[int] = []
+    for column in columns:
+        if column is None:
+            continue
+        length = _length(column) if isinstance(column, msgspec.Raw) else len(column)
+        if length is not None:
+            lengths.append(length)
+    if lengths and lengths.count(count) < len(lengths):
         raise WireFormatError(f"columns of {lengths} records under a header of {count}")
     if count and not lengths:
         # Otherwise six bytes could announce millions of records.
@@ -386,12 +392,8 @@ def _check_headers(packed: msgspec.Raw, *, counted: int = 0) -> None:
         check_object_count(headers, _OBJECTS_MAX, counted=counted)
 
 
-def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:
-    """Return the number of elements of a column, decoded or not; `None` for nil."""
-    if column is None:
-        return None
-    if not isinstance(column, msgspec.Raw):
-        return len(column)
+def _length(column: msgspec.Raw) -> int | None:
+    """Return the number of elements of a packed column; `None` for nil."""
     view = memoryview(column)
     return None if view[0] == NIL else array_head(view)[0]
 

@@ -35,6 +35,17 @@ class FifoDispatch(Generic[Item]):
         """Number of messages that wait for others of their groups."""
         return sum(map(len, self._behind.values()))
 
+    @property
+    def first_ready(self) -> Item | None:
+        """The item that is ready for the longest time, `None` if none is."""
+        return self._ready[0] if self._ready else None
+
+    def take_ready(self) -> list[Item]:
+        """Remove and return the items that are ready; `break_off` returns those behind each."""
+        found = list(self._ready)
+        self._ready.clear()
+        return found
+
     def put(self, item: Item, group: Hashable | None) -> None:
         """Add an item behind those of its group; `None` is no group."""
         if group is None:

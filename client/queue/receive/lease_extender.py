@@ -5,12 +5,13 @@ extended. So a broker that does not answer does not cost messages of other parti
 """
 
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Final, final
 
+import msgspec
 import trio
 
 from tidelog.client.queue.receive.message import Message, extension
+from tidelog.client.queue.receive.settled_messages import Place
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import (
     BatchError,
@@ -31,15 +32,17 @@ _NEVER: Final = float("inf")
 
 
 @final
-@dataclass(eq=False, slots=True)
-class HeldMessage:
+class HeldMessage(msgspec.Struct, eq=False):
     """One message that a worker or a subscription holds."""
 
     message: Message
+    place: Place
     group: Hashable | None
     """Group in a FIFO queue: messages of one group are processed one after the other."""
     expires_at: float
     """End of its visibility timeout in seconds of trio's clock, as far as it is known."""
+    received_at: float = 0.0
+    """Time of its arrival."""
     extend_at: float = _NEVER
     """Time of the next extension; never while one is in flight."""
     scope: trio.CancelScope | None = None
@@ -62,27 +65,34 @@ class LeaseExtender:
         timeout: Callable[[], Awaitable[float]],
         on_over: Callable[[HeldMessage], None],
         *,
+        now: Callable[[], float],
         on_woken: Callable[[float], None],
     ) -> None:
         """Extend by `timeout()` seconds; call `on_over` with messages whose lease is over.
 
-        It is lost, or cannot be extended any more and has ended. `on_woken` is called with the time
-        of the next extension whenever the extender wakes up, in time or late.
+        It is lost, or cannot be extended any more and has ended. `now` is trio's clock. `on_woken`
+        is called with the time of the next extension whenever the extender wakes up, in time or
+        late.
         """
         self.held: dict[HeldMessage, None] = {}
         """Messages whose leases are extended."""
         self._settler = settler
+        self._now = now
         self._timeout = timeout
         self._on_over = on_over
         self._on_woken = on_woken
         self._wake = trio.Event()
+        self._wakes_at = -_NEVER
+        """Time of the next look at all leases: no later than any of them is due."""
 
     def track(self, held: HeldMessage) -> None:
         """Start extending the lease of a message."""
-        now = trio.current_time()
-        held.extend_at = now + max(0.0, held.expires_at - now) * _EXTEND_AT
+        now = held.received_at = self._now()
+        extend_at = now + (held.expires_at - now) * _EXTEND_AT
+        held.extend_at = max(now, extend_at)
         self.held[held] = None
-        self._wake.set()
+        if extend_at < self._wakes_at:
+            self._wake.set()
 
     def untrack(self, held: HeldMessage) -> None:
         """Stop extending the lease of a message."""
@@ -105,12 +115,13 @@ class LeaseExtender:
                 for together in due.values():
                     nursery.start_soon(self._extend, together)
                 wake_at = min((held.extend_at for held in self.held), default=_NEVER)
+                self._wakes_at = wake_at
                 with trio.CancelScope(deadline=wake_at):
                     await self._wake.wait()
                 self._on_woken(wake_at)
 
     def _is_wanted(self, held: HeldMessage) -> bool:
-        is_settled = self._settler.settled.action_of(held.message.place) is not None
+        is_settled = self._settler.settled.action_of(held.place) is not None
         return held in self.held and not held.is_lost and not is_settled
 
     async def _extend(self, together: list[HeldMessage]) -> None:

@@ -2,25 +2,36 @@
 
 Shell: receives ahead, keeps the leases, settles messages, and returns them at the end. Its owner
 says how much room there is and in which order messages are handed out.
+
+A window asks for messages in the requests that settle others, so a busy worker needs one request
+for each message. Such a request brings what is there at once. A task asks with a plain receive, and
+waits for messages at the brokers, when such a request has brought too few, or none was sent.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, Protocol, final
 
 import trio
 
+from tidelog.client.cluster.background_tasks import Waiter
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseExtender
 from tidelog.client.queue.receive.message import RETURN, Disposition, Message
+from tidelog.client.queue.receive.queue_layout import QueueLayout
 from tidelog.client.queue.receive.reassembler import joined
-from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.client.queue.receive.receiver import ALONG_VERSION, QueueReceiver, ReceiveOptions
+from tidelog.client.queue.receive.settler import NodeQueue, QueueSettler
 from tidelog.wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
     RetriableError,
     TidelogError,
 )
-from tidelog.wire.messages.queues import SettleAction
+from tidelog.wire.messages.queues import ReceiveRequest, SettleAction, Settlement
+from tidelog.wire.protocol import api
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
 """Settlements after which a message is never delivered again, and the next of its group starts."""
@@ -29,23 +40,57 @@ GIVING_BACK_S: Final = 2.0
 """Seconds for which a cancelled owner stays to return its messages."""
 
 
+_ALONG_IN_TURN_MAX: Final = 4
+"""Maximum requests in turn that leave out brokers of the queue: those have messages too."""
+
+
 class Receive(Protocol):
     """As `Queue.receive`, but large messages are not joined."""
 
     def __call__(
-        self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
+        self,
+        max_messages: int,
+        *,
+        visibility_timeout: float | None,
+        wait: float | None,
+        wire_id: bytes | None = None,
     ) -> Awaitable[list[Message]]:
-        """Return messages."""
+        """Return messages; `wire_id` is the attempt id of an attempt that has failed."""
+        ...
+
+
+class Options(Protocol):
+    """Makes the options of a receive, as `Queue.receive` does."""
+
+    def __call__(
+        self, layout: QueueLayout, max_messages: int, *, visibility_timeout: float | None
+    ) -> ReceiveOptions:
+        """Return the options."""
         ...
 
 
 class WindowedQueue(NamedTuple):
-    """Functions of a queue that its workers and subscriptions need."""
+    """Parts and functions of a queue that its workers and subscriptions need."""
 
     receive: Receive
+    options: Options
+    receiver: QueueReceiver
     settler: QueueSettler
     visibility_timeout: Callable[[], Awaitable[float]]
     """Returns the default visibility timeout of the queue in seconds."""
+
+
+class WindowOwner(NamedTuple):
+    """Functions of a worker or a subscription: its wants, and what becomes of messages."""
+
+    room: Callable[[], int]
+    """Returns how many more messages may be received."""
+    is_short: Callable[[], bool]
+    """Returns whether more messages are needed now, and not only to have them in hand."""
+    put: Callable[[list[HeldMessage]], None]
+    """Takes received messages."""
+    lose: Callable[[HeldMessage], None]
+    """Drops a message whose lease is over."""
 
 
 @final
@@ -56,37 +101,58 @@ class MessageWindow:
         self,
         queue: WindowedQueue,
         cluster: ClusterClient,
+        owner: WindowOwner,
         *,
         visibility_timeout: float | None,
-        on_over: Callable[[HeldMessage], None],
     ) -> None:
-        """Receive from `queue`; call `on_over` with messages whose lease is over."""
-        self.finished: dict[HeldMessage, Disposition] = {}
+        """Receive from `queue` for `owner`."""
+        self.finished: dict[HeldMessage, None] = {}
         """Messages that are being settled; their leases are not extended any more."""
+        self.has_unsent = False
+        """Whether settlements wait for `flush`."""
         self._queue = queue
+        self._owner = owner
         self._settled = queue.settler.settled
+        self._counters = queue.settler.counters
         self._cluster = cluster
         self._visibility_timeout = visibility_timeout
         self._extender = LeaseExtender(
-            queue.settler, self._timeout, on_over, on_woken=cluster.blocked_loop.woke
+            queue.settler,
+            self._timeout,
+            owner.lose,
+            now=cluster.counters.now,
+            on_woken=cluster.blocked_loop.woke,
         )
         self._unread_count = 0
         """Large messages in a row that could not be read."""
         self._changed = trio.Event()
+        self._receiving = Waiter()
+        """Woken when a plain receive is due."""
+        self._is_open = False
+        """Whether messages are wanted: late ones are returned at once."""
+        self._is_polling = False
+        """Whether a plain receive is in flight."""
+        self._was_short = True
+        """Whether the last receive brought less than it asked for: then the next one waits."""
+        self._asked_count = 0
+        """Messages that requests in flight ask for, along with settlements."""
+        self._along_count = 0
+        """Such requests in turn without one of the other brokers."""
+        self._lost_attempt: bytes | None = None
+        """Attempt id of a request that failed: its messages may be leased."""
+        self._emptied: Waiter | None = None
+        """Woken when nothing is being settled or received any more."""
 
     @property
     def held(self) -> dict[HeldMessage, None]:
         """Messages whose leases are extended."""
         return self._extender.held
 
-    def action_of(self, held: HeldMessage) -> SettleAction | None:
-        """Return the settlement of a message by the application, `None` without one."""
-        return self._settled.action_of(held.message.place)
-
     def notify(self) -> None:
         """Wake the tasks that wait for more room or messages, or for the end."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+        self.look()
 
     async def changed(self) -> None:
         """Wait for the next `notify`."""
@@ -96,10 +162,13 @@ class MessageWindow:
         """Extend due leases, without end."""
         await self._extender.run()
 
-    async def receive_all(
-        self, room: Callable[[], int], *, wait: float, put: Callable[[HeldMessage], None]
-    ) -> None:
-        """Receive as many messages as there is room for, without end; `put` gets each.
+    # -- receiving --------------------------------------------------------------------------------
+
+    async def receive_all(self, *, wait: float) -> None:
+        """Receive as many messages as the owner has room for, without end.
+
+        Args:
+            wait: Seconds that one receive waits for messages.
 
         Raises:
             UnknownQueueError: The queue does not exist, or was deleted meanwhile.
@@ -107,32 +176,120 @@ class MessageWindow:
             ClosedError: The client is closed.
         """
         failure_count = 0
-        while True:
-            wanted = room()
-            if wanted <= 0:
-                await self._changed.wait()
-                continue
-            try:
-                messages = await self._queue.receive(
-                    wanted, visibility_timeout=self._visibility_timeout, wait=wait
-                )
-            except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
-                # A corrupt batch may be repaired, and other messages may arrive.
-                failure_count += 1
-                self._cluster.env.probe("client.worker_waits", error=str(error))
-                await trio.sleep(self._cluster.backoff.delay(failure_count))
-            else:
-                failure_count = 0
-                for message in messages:
-                    put(self._hold(message))
-                self.notify()
+        self._is_open = True
+        self._queue.settler.companions[self] = None
+        try:
+            while True:
+                if not self._is_due():
+                    await self._cluster.tasks.park(self._receiving)
+                    continue
+                try:
+                    await self._receive(self._owner.room(), wait)
+                except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
+                    # A corrupt batch may be repaired, and other messages may arrive.
+                    failure_count += 1
+                    self._cluster.env.probe("client.worker_waits", error=str(error))
+                    await trio.sleep(self._cluster.backoff.delay(failure_count))
+                else:
+                    failure_count = 0
+        finally:
+            self._is_open = False
+            del self._queue.settler.companions[self]
+
+    async def _receive(self, wanted: int, wait: float) -> None:
+        self._is_polling = True
+        try:
+            messages = await self._queue.receive(
+                wanted,
+                visibility_timeout=self._visibility_timeout,
+                wait=wait,
+                wire_id=self._lost_attempt,
+            )
+        finally:
+            self._is_polling = False
+        self._lost_attempt = None
+        self._along_count = 0
+        self._was_short = len(messages) < wanted
+        self._take(messages)
+
+    def _is_due(self) -> bool:
+        """Return whether to ask with a plain receive: no settlement takes a request along."""
+        return (
+            not self._asked_count
+            and not self.has_unsent
+            and (self._was_short or self._owner.is_short())
+            and self._owner.room() > 0
+        )
+
+    def look(self) -> None:
+        """Begin a plain receive if one is due."""
+        if self._receiving.task is not None and self._is_due():
+            self._receiving.wake()
+
+    def along(
+        self, node_queue: NodeQueue, connection: RpcConnection, settlements: list[Settlement]
+    ) -> tuple[ReceiveRequest, Callable[[Outcome], None]] | None:
+        """Return a request for messages with these settlements; see `Companion`."""
+        receiver = self._queue.receiver
+        if not self._is_open or self._is_polling or self._lost_attempt is not None:
+            return None
+        layout = receiver.known_layout()
+        if (
+            layout is None
+            or layout.description.queue_id != node_queue.queue_id
+            or node_queue.node_id not in layout.by_node
+            or connection.version_of(api.RECEIVE) < ALONG_VERSION
+        ):
+            return None
+        wanted = self._owner.room() - self._asked_count
+        if wanted <= 0:
+            return None
+        if layout.count_of(node_queue.node_id) < layout.count:
+            self._along_count += 1
+            if self._along_count > _ALONG_IN_TURN_MAX:
+                self._was_short = True
+                return None
+        options = self._queue.options(layout, wanted, visibility_timeout=self._visibility_timeout)
+        self._asked_count += wanted
+        return receiver.along(
+            options,
+            settlements,
+            partial(self._arrived, options),
+            layout=layout,
+            node_id=node_queue.node_id,
+            connection=connection,
+        )
+
+    def _arrived(
+        self, options: ReceiveOptions, messages: list[Message], error: TidelogError | None
+    ) -> None:
+        """Take the messages of a request that settled others."""
+        self._asked_count -= options.max_messages
+        self._counters.received += len(messages)
+        self._counters.empty_receives += not messages
+        self._was_short = len(messages) < options.max_messages
+        if error is not None and self._is_open:
+            self._lost_attempt = options.attempt_id
+        if messages and self._is_open:
+            self._take(messages)
+        elif messages:
+            self._queue.settler.settle_soon([each.place for each in messages], RETURN)
+        self.look()
+        self._tell_if_empty()
+
+    def _take(self, messages: list[Message]) -> None:
+        if messages:
+            self._owner.put([self._hold(message) for message in messages])
+            self.notify()
 
     def _hold(self, message: Message) -> HeldMessage:
+        lease = message.lease
         group = None
-        if message.lease.is_fifo and message.key is not None:
+        if lease.is_fifo and message.key is not None:
             group = (message.partition, message.key)
-        held = HeldMessage(message, group, message.lease.expires_at)
-        self._settled.watch(message.place)
+        place = (message.partition, message.offset, lease.receipt)
+        held = HeldMessage(message, place, group, lease.expires_at)
+        self._settled.watch(place)
         self._extender.track(held)
         return held
 
@@ -158,49 +315,96 @@ class MessageWindow:
             self._unread_count = 0
         return whole
 
-    def finish(self, held: HeldMessage, verdict: Disposition) -> None:
-        """Stop extending the lease of a message, which is to be settled."""
-        self._extender.untrack(held)
-        self.finished[held] = verdict
+    # -- settling ---------------------------------------------------------------------------------
 
-    async def settle(self, finished: Sequence[HeldMessage], verdict: Disposition) -> bool:
-        """Settle messages and drop them; return whether that succeeded."""
-        is_settled = False
+    def forget(self, held: HeldMessage) -> SettleAction | None:
+        """Drop a message; return its settlement by the application, `None` without one."""
+        self._extender.untrack(held)
+        return self._settled.forget(held.place)
+
+    def settle(
+        self,
+        messages: Sequence[HeldMessage],
+        verdict: Disposition,
+        on_end: Callable[[bool], None] | None = None,
+    ) -> None:
+        """Settle messages that were forgotten, by the next `flush`.
+
+        `on_end` is called with whether that succeeded. If not, the messages become visible again at
+        the end of their visibility timeout.
+        """
+        self.finished.update(dict.fromkeys(messages))
+        on_done = partial(self._on_settled, messages, on_end)
+        if self._cluster.tracing is None:
+            self.has_unsent = True
+            self._queue.settler.enqueue([held.message for held in messages], verdict, on_done)
+        else:
+            # In a task with the span of the handler, and not in one that a cancelled owner ends.
+            self._cluster.tasks.start_soon(self._settle_in_span, messages, verdict, on_done)
+
+    def flush(self) -> None:
+        """Send settlements, and ask for messages along with them."""
+        if self.has_unsent:
+            self.has_unsent = False
+            self._queue.settler.flush()
+            self.look()
+
+    async def _settle_in_span(
+        self,
+        messages: Sequence[HeldMessage],
+        verdict: Disposition,
+        on_done: Callable[[Mapping[int, TidelogError]], None],
+    ) -> None:
+        errors: dict[int, TidelogError] = {}
         try:
-            await self._queue.settler.settle([held.message for held in finished], verdict)
-            is_settled = True
-        except (TidelogError, trio.ClosedResourceError) as error:
-            # The messages become visible again at the end of their visibility timeout.
-            self._cluster.env.probe("client.not_settled", error=str(error))
-        for held in finished:
-            self.forget(held)
-        self.notify()
-        return is_settled
+            await self._queue.settler.settle([held.message for held in messages], verdict)
+        except TidelogError as error:
+            errors[0] = error
+        on_done(errors)
 
-    def forget(self, held: HeldMessage) -> None:
-        """Drop a message."""
-        self._extender.untrack(held)
-        self.finished.pop(held, None)
-        self._settled.forget(held.message.place)
+    def _on_settled(
+        self,
+        messages: Sequence[HeldMessage],
+        on_end: Callable[[bool], None] | None,
+        errors: Mapping[int, TidelogError],
+    ) -> None:
+        for error in errors.values():
+            self._cluster.env.probe("client.not_settled", error=str(error))
+        for held in messages:
+            del self.finished[held]
+        if on_end is not None:
+            on_end(not errors)
+            self.flush()
+        self.look()
+        self._tell_if_empty()
+
+    def _tell_if_empty(self) -> None:
+        if self._emptied is not None and not self.finished and not self._asked_count:
+            self._emptied.wake()
+
+    async def empty(self) -> None:
+        """Wait until no message is being settled or received along with a settlement.
+
+        Raises:
+            ClosedError: The client is closed.
+        """
+        self.flush()
+        while self.finished or self._asked_count:
+            self._emptied = Waiter()
+            await self._cluster.tasks.park(self._emptied)
 
     async def give_back_all(self) -> None:
         """Settle finished messages, release started ones, return the rest without counting it."""
         by_verdict: dict[Disposition, list[HeldMessage]] = {}
-        for held, verdict in self.finished.items():
-            by_verdict.setdefault(verdict, []).append(held)
         for held in list(self.held):
-            if held.is_lost or self.action_of(held) is not None:
-                self.forget(held)
-            else:
+            action = self.forget(held)
+            if not held.is_lost and action is None:
                 verdict = RELEASE_AT_ONCE if held.has_started else RETURN
                 by_verdict.setdefault(verdict, []).append(held)
-        try:
-            async with trio.open_nursery() as nursery:
-                for verdict, messages in by_verdict.items():
-                    nursery.start_soon(self.settle, messages, verdict)
-        finally:
-            for held in [*self.finished, *self.held]:
-                self.forget(held)
+        for verdict, messages in by_verdict.items():
+            self.settle(messages, verdict)
+        with suppress(trio.ClosedResourceError):  # Then their leases must expire.
+            await self.empty()
 
     async def _timeout(self) -> float:
         return self._visibility_timeout or await self._queue.visibility_timeout()

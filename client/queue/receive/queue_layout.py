@@ -59,6 +59,10 @@ class QueueLayout:
         """
         return _rotated(list(range(self.count)), turn // self._leader_count)
 
+    def count_of(self, node_id: int) -> int:
+        """Return the number of partitions of a broker."""
+        return len(self.by_node[node_id])
+
     def partitions_of(self, node_id: int, turn: int) -> list[int]:
         """Return the partitions of a broker; the first one changes as in `partitions`."""
         mine = self.by_node[node_id]

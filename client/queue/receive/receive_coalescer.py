@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
 
 import trio
+from msgspec.structs import replace
 
 from tidelog.client.queue.receive.message import RETURN, Message
 from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
@@ -147,7 +148,7 @@ class ReceiveCoalescer:
         """
         self._close(group)
         self._was_alone = len(group.members) == 1
-        options = group.options._replace(max_messages=group.max_messages)
+        options = replace(group.options, max_messages=group.max_messages)
         wait_s = max(group.ends_at - trio.current_time(), 0)
         try:
             messages = await self._receiver.receive(options, wait_s=wait_s)

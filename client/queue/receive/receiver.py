@@ -11,14 +11,15 @@ nothing. A partition that cannot be asked is retried for up to `request_timeout`
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
+import msgspec
 import trio
+from msgspec.structs import replace
 
 from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.background_tasks import Waiter
@@ -60,6 +61,7 @@ from tidelog.wire.messages.queues import (
     ReceiveReply,
     ReceiveRequest,
     SettleAction,
+    Settlement,
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.rpc import Outcome, RpcConnection
@@ -78,16 +80,20 @@ _BELIEVED_S: Final = 20.0
 """Seconds without a reply after which other brokers are asked for the leader."""
 _REPETITION_VERSION: Final = 2
 """First version of RECEIVE with `is_repetition`."""
+ALONG_VERSION: Final = 3
+"""First version of RECEIVE with settlements."""
 _GRACE_S: Final = 1.0
 """Seconds after the caller's wait for a broker to reply that there is nothing."""
 
 
+OnEnd = Callable[[list[Message], TidelogError | None], None]
+"""Gets the messages of a request, and the error of a partition, if one failed."""
 _Ranked = tuple[int, Message]
 """Rank and message; see `ReceivedRun.rank`."""
 _rank_of: Final = itemgetter(0)
 
 
-class ReceiveOptions(NamedTuple):
+class ReceiveOptions(msgspec.Struct, frozen=True):
     """Options of one call."""
 
     max_messages: int
@@ -105,11 +111,10 @@ class ReceiveOptions(NamedTuple):
 
 
 @final
-@dataclass(slots=True, eq=False)
-class _Poll:
+class _Poll(msgspec.Struct, eq=False):
     """Request in flight."""
 
-    opener: Final["_Call"]
+    opener: "_Call"
     """Call that sent it: an empty reply means nothing to calls that began later."""
     call: "_Call"
     """Call that gets its messages, unless that has ended."""
@@ -121,6 +126,7 @@ class _Poll:
     """Latest time of an empty reply."""
     expires_at: float
     """When the connection counts as dead."""
+    correlation_id: int = 0
 
 
 @final
@@ -171,7 +177,9 @@ class QueueReceiver:
             layout = self._layout = QueueLayout(description)
         return layout
 
-    async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
+    async def receive(
+        self, options: ReceiveOptions, *, wait_s: float, layout: QueueLayout | None = None
+    ) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
 
         If cancelled, nothing stays leased, as far as brokers can be told; except for messages of a
@@ -183,19 +191,19 @@ class QueueReceiver:
         """
         if options.is_repeatable and (await self.layout()).count > 1:
             # One broker may have new messages while another one has those of the attempt.
-            repetition = _Call(self, options._replace(is_repetition=True), 0)
+            repetition = _Call(self, replace(options, is_repetition=True), 0)
             if messages := await self._run(repetition):
                 return messages
-        return await self._run(_Call(self, options, wait_s))
+        return await self._run(_Call(self, options, wait_s), layout or self.known_layout())
 
-    async def _run(self, call: "_Call") -> list[Message]:
+    async def _run(self, call: "_Call", layout: QueueLayout | None = None) -> list[Message]:
         self.turn += 1
         self.running_count += 1
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
-            call.begin(self.known_layout())
-            if call.is_waiting:
-                await self.cluster.tasks.park(call.arrival, call.wake_at())
+            call.begin(layout)
+            if (poll := call.awaited_poll) is not None:
+                await poll.connection.wait_answered(poll.correlation_id)
             messages = call.messages() or await call.run()
         except BaseException:
             if call.options.is_repeatable:
@@ -210,6 +218,28 @@ class QueueReceiver:
         if not call.options.is_repetition:
             self.was_empty = not messages
         return messages
+
+    def along(
+        self,
+        options: ReceiveOptions,
+        settlements: list[Settlement],
+        on_end: OnEnd,
+        *,
+        layout: QueueLayout,
+        node_id: int,
+        connection: RpcConnection,
+    ) -> tuple[ReceiveRequest, Callable[[Outcome], None]]:
+        """Return a request that settles messages and receives what the broker has at once.
+
+        The second result is the callback for its outcome, from which `on_end` gets the messages.
+        The connection must offer `ALONG_VERSION`.
+        """
+        self.turn += 1
+        call = _Call(self, options, 0)
+        partitions = layout.partitions_of(node_id, self.turn)
+        poll = call.poll_of(layout, node_id, connection, partitions, max_wait_ms=0)
+        request = request_of(layout, partitions, options, settlements=settlements)
+        return request, partial(call.end, poll, on_end)
 
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Pass the reply of a request to the current call."""
@@ -226,11 +256,14 @@ class _Call:
         self._now = cluster.counters.now
         now = self._now()
         self.options = options
+        self._wait_s = wait_s
         self.is_over = False
         """Whether messages that arrive now are too late."""
         self.is_to_be_repeated = False
         """Whether they stay leased nevertheless, for a call with the same attempt id."""
-        self.arrival = Waiter()
+        self.awaited_poll: _Poll | None = None
+        """The only request; its outcome is all that the caller waits for."""
+        self._arrival = Waiter()
         """Woken by replies."""
         self._has_news = False
         """Whether a reply has arrived since the last wait."""
@@ -269,19 +302,19 @@ class _Call:
         if None in connections:
             return
         self._note_layout(layout)
-        wait_ms = max(0, round((self._ends_at - self._now()) * 1000))
+        wait_ms = round(self._wait_s * 1000)
         asked = self._asked() if wait_ms and self._polls else ()
         for node_id, connection in zip(nodes, connections, strict=True):
             partitions = layout.partitions_of(node_id, self._turn)
             if asked:
                 partitions = [each for each in partitions if each not in asked]
             assert connection is not None, "all brokers are connected"
-            self._submit(layout, node_id, connection, partitions, max_wait_ms=wait_ms)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a request is in flight, and nothing has arrived."""
-        return bool(self._polls) and not self._has_news
+            is_only = len(nodes) == 1 and not self._polls
+            poll = self._submit(
+                layout, node_id, connection, partitions, max_wait_ms=wait_ms, is_awaited=is_only
+            )
+            if is_only:
+                self.awaited_poll = poll
 
     def messages(self) -> list[Message]:
         """Return the messages that have arrived, in the order of processing."""
@@ -397,8 +430,8 @@ class _Call:
         """
         mine, theirs = self.options, poll.opener.options
         return (
-            theirs._replace(max_messages=0, attempt_id=None, is_repetition=False)
-            == mine._replace(max_messages=0, attempt_id=None, is_repetition=False)
+            replace(theirs, max_messages=0, attempt_id=None, is_repetition=False)
+            == replace(mine, max_messages=0, attempt_id=None, is_repetition=False)
             and (theirs.attempt_id == mine.attempt_id or not mine.is_repeatable)
             and poll.description.queue_id == description.queue_id
             and self._cluster.live_connection(poll.node_id) is poll.connection
@@ -469,8 +502,9 @@ class _Call:
         partitions: list[int],
         *,
         max_wait_ms: int,
+        is_awaited: bool = False,
     ) -> _Poll | None:
-        description, options = layout.description, self.options
+        options = self.options
         room = options.max_messages
         if not options.is_repetition:
             room -= len(self._messages)
@@ -479,19 +513,41 @@ class _Call:
             return None
         if room <= 0 or not partitions:
             return None
-        request = request_of(description.queue_id, partitions, options, room, max_wait_ms)
-        now = self._now()
-        ends_at = now + max_wait_ms / 1000
-        expires_at = ends_at + self._cluster.config.request_timeout
-        poll = _Poll(self, self, node_id, connection, description, partitions, ends_at, expires_at)
-        self._polls[poll] = None
-        connection.submit(
+        options = options if room == options.max_messages else replace(options, max_messages=room)
+        poll = self.poll_of(layout, node_id, connection, partitions, max_wait_ms=max_wait_ms)
+        wait_s = max_wait_ms / 1000
+        poll.correlation_id = connection.submit(
             api.RECEIVE,
-            request,
+            request_of(layout, partitions, options, max_wait_ms=max_wait_ms),
             partial(self._receiver.on_complete, poll),
-            kept_until=min(ends_at, now + _BELIEVED_S) + _GRACE_S,
+            kept_until=poll.ends_at - max(wait_s - _BELIEVED_S, 0) + _GRACE_S,
+            patience=wait_s + self._cluster.config.request_timeout,
+            is_awaited=is_awaited,
         )
         return poll
+
+    def poll_of(
+        self,
+        layout: QueueLayout,
+        node_id: int,
+        connection: RpcConnection,
+        partitions: list[int],
+        *,
+        max_wait_ms: int,
+    ) -> _Poll:
+        """Return a request of this call, which is about to be sent."""
+        ends_at = self._now() + max_wait_ms / 1000
+        expires_at = ends_at + self._cluster.config.request_timeout
+        description = layout.description
+        poll = _Poll(self, self, node_id, connection, description, partitions, ends_at, expires_at)
+        self._polls[poll] = None
+        return poll
+
+    def end(self, poll: _Poll, on_end: OnEnd, outcome: Outcome) -> None:
+        """Pass the result of the only request to its receiver."""
+        self.on_complete(poll, outcome)
+        error = next(iter(self._failures.values()), None)
+        on_end(self.messages(), error)
 
     async def _connection(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, `None` if it takes long to connect."""
@@ -506,10 +562,10 @@ class _Call:
     async def _wait(self, until: float = math.inf) -> None:
         """Wait until a reply arrives or a time is reached."""
         if not self._has_news:
-            await self._cluster.tasks.park(self.arrival, self.wake_at(until))
+            await self._cluster.tasks.park(self._arrival, self._wake_at(until))
         self._settle_wait()
 
-    def wake_at(self, until: float = math.inf) -> float:
+    def _wake_at(self, until: float) -> float:
         """Return when a call without a reply goes on, at the latest at `until`."""
         now = self._now()
         wake_at = math.inf
@@ -551,7 +607,7 @@ class _Call:
                 wrong = poll.connection.reject(api.RECEIVE, problem)
                 self._failed(poll.description, poll.partitions, wrong)
         self._has_news = True
-        self.arrival.wake()
+        self._arrival.wake()
 
     def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
         start = 0
@@ -664,13 +720,18 @@ class _Call:
 
 
 def request_of(
-    queue_id: bytes, partitions: list[int], options: ReceiveOptions, room: int, max_wait_ms: int
+    layout: QueueLayout,
+    partitions: list[int],
+    options: ReceiveOptions,
+    *,
+    max_wait_ms: int = 0,
+    settlements: Sequence[Settlement] = (),
 ) -> ReceiveRequest:
-    """Return a request for up to `room` messages of some partitions of a broker."""
+    """Return a request for some partitions of a broker."""
     return ReceiveRequest(
-        queue_id,
+        layout.description.queue_id,
         partitions,
-        room,
+        options.max_messages,
         options.max_bytes,
         max_wait_ms,
         options.visibility_timeout_ms,
@@ -678,6 +739,7 @@ def request_of(
         options.attempt_id,
         options.raises_at_limit,
         options.is_repetition,
+        [*settlements],
     )
 
 

@@ -7,9 +7,10 @@ workers have at a time.
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
-from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.wire.messages.queues import SettleAction
 
+Place = tuple[int, int, bytes]
+"""As `ReceivedPlace`, but a plain tuple is made at a fraction of the cost."""
 _KEEPING: Final = (SettleAction.EXTEND, SettleAction.CHANGE_VISIBILITY)
 """Actions after which messages are still leased, or as released as before."""
 
@@ -20,22 +21,19 @@ class SettledMessages:
 
     def __init__(self) -> None:
         """Start without watched messages."""
-        # Keys are places; an equal tuple finds them without the cost of a name for each field.
-        self._watched: dict[tuple[int, int, bytes], SettleAction | None] = {}
-        self._callbacks: dict[tuple[int, int, bytes], Callable[[SettleAction], None]] = {}
+        self._watched: dict[Place, SettleAction | None] = {}
+        self._callbacks: dict[Place, Callable[[SettleAction], None]] = {}
 
-    def watch(
-        self, place: ReceivedPlace, on_settled: Callable[[SettleAction], None] | None = None
-    ) -> None:
+    def watch(self, place: Place, on_settled: Callable[[SettleAction], None] | None = None) -> None:
         """Start recording the settlement of this message; call `on_settled` with it."""
         self._watched[place] = None
         if on_settled is not None:
             self._callbacks[place] = on_settled
 
-    def forget(self, place: ReceivedPlace) -> None:
-        """Stop watching a message."""
-        self._watched.pop(place, None)
+    def forget(self, place: Place) -> SettleAction | None:
+        """Stop watching a message; return its last settlement, `None` without one."""
         self._callbacks.pop(place, None)
+        return self._watched.pop(place, None)
 
     def note(
         self, partition: int, receipt: bytes, offsets: Iterable[int], *, action: SettleAction
@@ -51,6 +49,6 @@ class SettledMessages:
                 if on_settled is not None:
                     on_settled(action)
 
-    def action_of(self, place: ReceivedPlace) -> SettleAction | None:
+    def action_of(self, place: Place) -> SettleAction | None:
         """Return the last settlement of a watched message, `None` without one."""
         return self._watched.get(place)

@@ -1,5 +1,7 @@
 """Settler of messages: sends settlements to the leaders of their partitions.
 
+A worker that wants more messages gets them in the same request: see `Companion`.
+
 Shell: two requests to each broker are in flight at a time, and settlements that arrive meanwhile
 share the next one, so requests grow by themselves under load. The task of the connection that
 brings a reply handles it. A settlement that failed is sent again to the current leader of the
@@ -13,10 +15,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, final
+from typing import Final, Protocol, final
 
+import msgspec
 import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
@@ -44,6 +46,8 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queues import (
+    ReceiveReply,
+    ReceiveRequest,
     Run,
     SettleAction,
     Settled,
@@ -76,30 +80,44 @@ _UNTRACED: Final = {SettleAction.EXTEND, SettleAction.RETURN}
 """Settlements without a span: workers extend leases, and return messages that nothing has seen."""
 
 
+Errors = dict[int, TidelogError]
+"""Errors of messages that could not be settled, by index in the caller's list."""
+
+
+class Companion(Protocol):
+    """A receiver that wants messages, and asks for them in requests that settle others."""
+
+    def along(
+        self, node_queue: "NodeQueue", connection: RpcConnection, settlements: list[Settlement]
+    ) -> tuple[ReceiveRequest, Callable[[Outcome], None]] | None:
+        """Return a request with these settlements, and the callback for its outcome.
+
+        `None` if no messages are wanted from this broker now.
+        """
+        ...
+
+
 @final
-@dataclass(eq=False, slots=True)
-class _Call:
+class _Call(msgspec.Struct, eq=False):
     """Settlement of some messages, all alike, for one caller."""
 
-    on_done: Callable[[], None]
+    on_done: Callable[[Errors], None]
     """Called when all operations have ended."""
     deadline: float = math.inf
     open_count: int = 0
-    errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
-    """Errors by index in the caller's list."""
+    errors: Errors = {}
 
 
 @final
-@dataclass(eq=False, slots=True)
-class _Operation:
+class _Operation(msgspec.Struct, eq=False):
     """Messages of one receive with the same settlement, from one caller."""
 
     call: _Call
     partition: int
     receipt: bytes
     verdict: Disposition
-    offsets: list[int] = field(default_factory=list[int])
-    indexes: list[int] = field(default_factory=list[int])
+    offsets: list[int] = []
+    indexes: list[int] = []
     """Index of each message in the caller's list."""
     failure_count: int = 0
     is_done_perhaps: bool = False
@@ -113,13 +131,12 @@ class _Operation:
 
 
 @final
-@dataclass(eq=False, slots=True)
-class _NodeQueue:
+class NodeQueue(msgspec.Struct, eq=False):
     """Operations for one queue at one broker; a recreated queue of its name is another queue."""
 
     node_id: int
     queue_id: bytes
-    waiting: deque[_Operation] = field(default_factory=deque[_Operation])
+    waiting: deque[_Operation] = msgspec.field(default_factory=deque[_Operation])
     in_flight_count: int = 0
 
     @property
@@ -140,16 +157,18 @@ class _NodeQueue:
 
 
 @final
-@dataclass(eq=False, slots=True)
-class _InFlight:
+class _InFlight(msgspec.Struct, eq=False):
     """Request in flight."""
 
-    node_queue: _NodeQueue
+    node_queue: NodeQueue
     connection: RpcConnection
     alike: list[list[_Operation]]
     """Operations of each settlement."""
     expires_at: float
     """When the connection counts as dead."""
+    on_outcome: Callable[[Outcome], None] | None
+    """Gets the messages that were asked for along with the settlements."""
+    correlation_id: int = 0
     is_late: bool = False
     """Whether this request has caused that."""
 
@@ -176,7 +195,9 @@ class QueueSettler:
         self._queue_metadata = queue_metadata
         self.name = name
         """Name of the queue."""
-        self._node_queues: dict[tuple[int, bytes], _NodeQueue] = {}
+        self.companions: dict[Companion, None] = {}
+        """Receivers that may want messages along with settlements."""
+        self._node_queues: dict[tuple[int, bytes], NodeQueue] = {}
         self._in_flight: dict[_InFlight, None] = {}
         """Requests in the order in which they were sent, which is that of their expiry."""
         self._sends = Coalescer(self._drain_all)
@@ -224,11 +245,14 @@ class QueueSettler:
         call = _Call(waiter.wake)
         operations = _operations(places, verdict, call)
         if operations:
-            description = self._queue_metadata.known(self.name)
-            if description is None:
-                description = await self._queue_metadata.find(self.name)
+            metadata = self._queue_metadata
+            description = metadata.known(self.name) or await metadata.find(self.name)
+            is_alone = self._was_alone and not self._node_queues
+            self._enqueue_all(call, operations, description, deadline)
             try:
-                if self._enqueue_all(call, operations, description, deadline=deadline):
+                if is_alone:  # As the last time: others are not likely to come in this turn.
+                    await self._send_and_wait()
+                elif self._may_send():
                     await self._sends.request()
                 if call.open_count:
                     await self._cluster.tasks.park(waiter)
@@ -245,23 +269,49 @@ class QueueSettler:
         call: _Call,
         operations: list[_Operation],
         description: QueueDescription,
-        *,
-        deadline: float,
-    ) -> bool:
-        """Enqueue the operations of a call; return whether to send at the end of the turn.
-
-        A caller that was alone the last time and is alone now sends at once.
-        """
+        deadline: float = math.inf,
+    ) -> None:
+        """Enqueue the operations of a call at the leaders of their partitions."""
         call.deadline = min(deadline, self._now() + self._cluster.config.request_timeout)
-        is_alone = self._was_alone and not self._node_queues
         # All at once: one of them may end before the next is enqueued.
         call.open_count = len(operations)
         for operation in operations:
             self._enqueue(operation, description)
-        if is_alone:
-            self._drain_all()
-            return False
-        return self._may_send()
+
+    def enqueue(
+        self,
+        places: Sequence[ReceivedPlace | Message],
+        verdict: Disposition,
+        on_done: Callable[[Errors], None],
+    ) -> None:
+        """Settle messages, all alike, by the next `flush`, or an earlier request.
+
+        `on_done` gets the errors of those that could not be settled. It is not called if the client
+        is closed before.
+        """
+        call = _Call(on_done)
+        operations = _operations(places, verdict, call)
+        description = self._queue_metadata.known(self.name)
+        if description is None:
+            call.open_count = len(operations)
+            self._cluster.tasks.start_soon(self._find_and_enqueue, call, operations)
+        else:
+            self._enqueue_all(call, operations, description)
+
+    def flush(self) -> None:
+        """Send what is enqueued, as far as requests in flight leave room."""
+        for node_queue in list(self._node_queues.values()):
+            self._drain(node_queue)
+
+    async def _find_and_enqueue(self, call: _Call, operations: list[_Operation]) -> None:
+        try:
+            description = await self._queue_metadata.find(self.name)
+        except TidelogError as error:
+            for operation in operations:
+                self._abandon(operation, error)
+            return
+        self._enqueue_all(call, operations, description)
+        await self._sends.request()
 
     def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
         """Settle messages in a task of the client; failures are only traced."""
@@ -273,6 +323,16 @@ class QueueSettler:
             await self.settle(places, verdict)
         except TidelogError as error:
             self._cluster.env.probe("client.not_settled", queue=self.name, error=str(error))
+
+    async def _send_and_wait(self) -> None:
+        """Send waiting operations; if they are one request, this task receives its reply."""
+        node_queues = list(self._node_queues.values())
+        if len(node_queues) == 1 and len(node_queues[0].waiting) == 1:
+            in_flight = self._send(node_queues[0], node_queues[0].take(), is_awaited=True)
+            if in_flight is not None:
+                await in_flight.connection.wait_answered(in_flight.correlation_id)
+        else:
+            self._drain_all()
 
     def _enqueue(self, operation: _Operation, description: QueueDescription) -> None:
         """Enqueue an operation at the leader of its partition."""
@@ -291,7 +351,7 @@ class QueueSettler:
         queue_id = description.queue_id
         node_queue = self._node_queues.get((leader_id, queue_id))
         if node_queue is None:
-            node_queue = self._node_queues[leader_id, queue_id] = _NodeQueue(leader_id, queue_id)
+            node_queue = self._node_queues[leader_id, queue_id] = NodeQueue(leader_id, queue_id)
         node_queue.waiting.append(operation)
 
     def _may_send(self) -> bool:
@@ -305,28 +365,45 @@ class QueueSettler:
             self._was_alone = self._was_alone and len(node_queue.waiting) == 1
             self._drain(node_queue)
 
-    def _drain(self, node_queue: _NodeQueue) -> None:
+    def _drain(self, node_queue: NodeQueue) -> None:
         while node_queue.waiting and node_queue.in_flight_count < _FLIGHTS_MAX:
             self._send(node_queue, node_queue.take())
         if not (node_queue.waiting or node_queue.in_flight_count):
             self._node_queues.pop((node_queue.node_id, node_queue.queue_id), None)
 
-    def _send(self, node_queue: _NodeQueue, operations: list[_Operation]) -> None:
+    def _send(
+        self, node_queue: NodeQueue, operations: list[_Operation], *, is_awaited: bool = False
+    ) -> _InFlight | None:
+        """Send operations to a broker, if there is a connection to it."""
         connection = self._cluster.connection_nowait(node_queue.node_id)
         if connection is None:
             what = f"node {node_queue.node_id}, which serves the queue, cannot be reached"
             self._all_failed([operations], ConnectError(what))
-            return
-        alike = _alike(operations)
-        request = SettleRequest(node_queue.queue_id, [_settlement(each) for each in alike])
-        patience = self._cluster.config.request_timeout
-        in_flight = _InFlight(node_queue, connection, alike, self._now() + patience)
+            return None
+        alike = [operations] if len(operations) == 1 else _alike(operations)
+        settlements = list(map(_settlement, alike))
+        companion = None
+        for each in self.companions:
+            companion = companion or each.along(node_queue, connection, settlements)
+        expires_at = self._now() + self._cluster.config.request_timeout
+        on_outcome = None if companion is None else companion[1]
+        in_flight = _InFlight(node_queue, connection, alike, expires_at, on_outcome)
         self._in_flight[in_flight] = None
         node_queue.in_flight_count += 1
         if not self._is_watching:
             self._is_watching = True
             self._cluster.tasks.start_soon(self._watch)
-        connection.submit(api.SETTLE, request, partial(self._on_complete, in_flight))
+        on_complete = partial(self._on_complete, in_flight)
+        if companion is None:
+            request = SettleRequest(node_queue.queue_id, settlements)
+            in_flight.correlation_id = connection.submit(
+                api.SETTLE, request, on_complete, is_awaited=is_awaited
+            )
+        else:
+            in_flight.correlation_id = connection.submit(
+                api.RECEIVE, companion[0], on_complete, is_awaited=is_awaited
+            )
+        return in_flight
 
     def _on_complete(self, in_flight: _InFlight, outcome: Outcome) -> None:
         """Handle the outcome of a request, and send operations that wait."""
@@ -340,16 +417,20 @@ class QueueSettler:
             self._all_failed(in_flight.alike, outcome)
         else:
             reply = outcome[0]
-            assert isinstance(reply, SettleReply), "the connection decodes no other reply"
-            results = reply.results
+            assert isinstance(reply, (SettleReply, ReceiveReply)), "no other request was sent"
+            results = reply.results if isinstance(reply, SettleReply) else reply.settled
             problem = _problem(in_flight.alike, results)
             if problem is None:
                 for each, result in zip(in_flight.alike, results, strict=True):
                     for operation in each:
                         self._answered(operation, result)
             else:
-                wrong = in_flight.connection.reject(api.SETTLE, problem)
-                self._all_failed(in_flight.alike, wrong)
+                reject = in_flight.connection.reject
+                is_alone = in_flight.on_outcome is None
+                outcome = reject(api.SETTLE, problem) if is_alone else reject(api.RECEIVE, problem)
+                self._all_failed(in_flight.alike, outcome)
+        if in_flight.on_outcome is not None:
+            in_flight.on_outcome(outcome)
         self._drain(in_flight.node_queue)
 
     def _all_failed(self, groups: Iterable[Sequence[_Operation]], error: Exception) -> None:
@@ -449,7 +530,7 @@ class QueueSettler:
             await self._sends.request()
 
 
-def _error_of(errors: dict[int, TidelogError], count: int) -> TidelogError:
+def _error_of(errors: Errors, count: int) -> TidelogError:
     """Return the error of a call for `count` messages."""
     if count == 1:
         return copy(errors[0])  # Callers may share it, and it would grow with each raise.
@@ -491,8 +572,6 @@ def _operations(
 
 def _alike(operations: Sequence[_Operation]) -> list[list[_Operation]]:
     """Return operations grouped by receive and verdict: one settlement each."""
-    if len(operations) == 1:
-        return [[*operations]]
     found: dict[tuple[int, bytes, Disposition], list[_Operation]] = {}
     for operation in operations:
         found.setdefault((operation.partition, operation.receipt, operation.verdict), []).append(
@@ -535,7 +614,7 @@ def _settlement(operations: Sequence[_Operation]) -> Settlement:
 def _finish(operation: _Operation) -> None:
     operation.call.open_count -= 1
     if not operation.call.open_count:
-        operation.call.on_done()
+        operation.call.on_done(operation.call.errors)
 
 
 def _is_done(operation: _Operation, error: TidelogError) -> bool:

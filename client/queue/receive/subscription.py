@@ -11,6 +11,7 @@ good, those behind it that wait are returned to the queue, and come again behind
 from collections import deque
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
 from typing import Self, final
 
@@ -25,6 +26,7 @@ from tidelog.client.queue.receive.message_window import (
     GIVING_BACK_S,
     MessageWindow,
     WindowedQueue,
+    WindowOwner,
 )
 from tidelog.wire.errors import CorruptRecordError, TidelogError
 from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, SettleAction
@@ -65,9 +67,8 @@ class QueueSubscription:
         self._max_messages = max_messages
         self._wait = wait
         self._max_value_bytes = max_value_bytes
-        self._window = MessageWindow(
-            queue, cluster, visibility_timeout=visibility_timeout, on_over=self._drop
-        )
+        owner = WindowOwner(self._room, self._is_short, self._put, self._drop)
+        self._window = MessageWindow(queue, cluster, owner, visibility_timeout=visibility_timeout)
         self._waiting: deque[HeldMessage] = deque()
         """Messages that were not handed out, in the order of their arrival."""
         self._failure: TidelogError | trio.ClosedResourceError | None = None
@@ -158,7 +159,7 @@ class QueueSubscription:
 
     async def _receive(self) -> None:
         try:
-            await self._window.receive_all(self._room, wait=self._wait, put=self._put)
+            await self._window.receive_all(wait=self._wait)
         except (TidelogError, trio.ClosedResourceError) as error:
             self._failure = error
             self._window.notify()
@@ -168,9 +169,13 @@ class QueueSubscription:
         room = self._max_messages - len(self._window.held)
         return 0 if self._waiting and room * _REFILL_PART < self._max_messages else room
 
-    def _put(self, held: HeldMessage) -> None:
-        self._waiting.append(held)
-        self._settler.settled.watch(held.message.place, lambda action: self._settled(held, action))
+    def _is_short(self) -> bool:
+        return True  # The program may wait for more before it settles what it has.
+
+    def _put(self, messages: list[HeldMessage]) -> None:
+        for held in messages:
+            self._waiting.append(held)
+            self._settler.settled.watch(held.place, partial(self._settled, held))
 
     def _next(self) -> HeldMessage | None:
         """Return the next message that is still leased, `None` if there is none."""

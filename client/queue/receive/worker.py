@@ -5,16 +5,22 @@ received and its handler has not started; at work; finished, until its settlemen
 In the first two stages its visibility timeout is extended in time, so it stays in flight.
 """
 
+import math
 import traceback
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
+from functools import partial
+from types import CoroutineType, TracebackType
 from typing import Final, TypedDict, cast, final
 
 import trio
 
+from tidelog.client.cluster.background_tasks import Waiter
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
+from tidelog.client.queue.receive.handler_pace import HandlerPace
 from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.message import (
     DELETE,
@@ -31,6 +37,7 @@ from tidelog.client.queue.receive.message_window import (
     RELEASE_AT_ONCE,
     MessageWindow,
     WindowedQueue,
+    WindowOwner,
 )
 from tidelog.client.tracing.tracing import OperationSpan
 from tidelog.wire.errors import (
@@ -171,10 +178,19 @@ class QueueWorker:
         """Handler; a call shows whether it is async, as it must be."""
         self._config = config
         self._queue_name = queue.settler.name
+        owner = WindowOwner(self._room, self._is_short, self._put, self._lose)
         self._window = MessageWindow(
-            queue, cluster, visibility_timeout=config.visibility_timeout, on_over=self._lose
+            queue, cluster, owner, visibility_timeout=config.visibility_timeout
         )
         self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
+        self._pace = HandlerPace(config.concurrency)
+        self._idle: deque[Waiter] = deque()
+        """Handlers that wait for a message."""
+        self._at_work_count = 0
+        self._turn_ends = Waiter()
+        """Woken to send settlements at the end of a turn of the loop."""
+        self._look_at = math.inf
+        """Time of the next look for messages that are in hand for too long."""
         self._is_stopping = False
         self._failure: Exception | None = None
         self._receiving = trio.CancelScope()
@@ -183,7 +199,8 @@ class QueueWorker:
         """End `run` after messages at work are finished; return those in hand to the queue."""
         self._is_stopping = True
         self._receiving.cancel()
-        self._window.notify()
+        while self._idle:
+            self._idle.popleft().wake()
 
     async def run(self) -> None:
         """Work until stopped.
@@ -206,23 +223,21 @@ class QueueWorker:
 
     async def _work(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self._window.keep_leases)
+        nursery.start_soon(self._end_turns)
         async with trio.open_nursery() as handling:
             for _ in range(self._config.concurrency):
-                handling.start_soon(self._handle_all, nursery)
+                handling.start_soon(self._handle_all)
             try:
                 with self._receiving:
-                    await self._window.receive_all(
-                        self._room,
-                        wait=self._config.wait,
-                        put=lambda held: self._queued.put(held, held.group),
-                    )
+                    await self._window.receive_all(wait=self._config.wait)
             except (TidelogError, trio.ClosedResourceError) as error:
                 self._failure = error
             finally:
                 self.stop()
-            self._return(self._queued.clear(), nursery)
-        while self._window.finished:
-            await self._window.changed()
+            self._return(self._queued.clear())
+            self._window.flush()
+        with suppress(trio.ClosedResourceError):  # It is the failure already.
+            await self._window.empty()
 
     def _room(self) -> int:
         """Return how many more messages to receive.
@@ -231,62 +246,170 @@ class QueueWorker:
         would get them either.
         """
         concurrency = self._config.concurrency
+        most = concurrency + self._pace.ahead
         held_count = len(self._window.held)
         active_count = held_count - self._queued.behind_count
         return min(
-            2 * concurrency - active_count,
-            3 * concurrency - active_count - len(self._window.finished),
+            most - active_count,
+            3 * most - active_count - len(self._window.finished),
             _HELD_FACTOR * concurrency - held_count,
             RECEIVE_COUNT_MAX,
         )
 
+    def _is_short(self) -> bool:
+        """Return whether a handler has nothing to do."""
+        return self._queued.ready_count + self._at_work_count < self._config.concurrency
+
+    def _put(self, messages: list[HeldMessage]) -> None:
+        first = messages[0]
+        self._pace.limit(first.expires_at - first.received_at)
+        for held in messages:
+            self._queued.put(held, held.group)
+        self._wake_handler()
+        if self._look_at == math.inf and self._at_work_count:
+            self._turn_ends.wake()
+
+    def _wake_handler(self) -> None:
+        """Wake one handler if there is a message for it; it wakes the next one."""
+        if self._queued.ready_count and self._idle:
+            self._idle.popleft().wake()
+
+    async def _end_turns(self) -> None:
+        """Send settlements at the end of each turn of the loop; return messages that wait long."""
+        while True:
+            await self._cluster.tasks.park(self._turn_ends, self._look_at)
+            self._window.flush()
+            self._return_late()
+
+    def _return_late(self) -> None:
+        """Return messages that are in hand for too long: another receiver may be idle.
+
+        They came while handlers were fast, or before the first one has shown how slow it is.
+        """
+        self._look_at = math.inf
+        ready = self._queued.first_ready
+        if ready is None or self._is_stopping:
+            return
+        due_at = ready.received_at + self._pace.patience_s
+        if due_at > self._cluster.counters.now():
+            self._look_at = due_at
+            return
+        self._pace.slow_down()
+        for held in self._queued.take_ready():
+            self._return([held, *self._queued.break_off(held.group)])
+        self._window.flush()
+
     # -- handling ---------------------------------------------------------------------------------
 
-    async def _handle_all(self, nursery: trio.Nursery) -> None:
+    async def _handle_all(self) -> None:
+        waiter = Waiter()
+        with suppress(trio.ClosedResourceError):  # The receive has failed with it, too.
+            while not self._is_stopping:
+                # Cancelled if the lease of the message at work is lost; the next one has its own.
+                with trio.CancelScope() as scope:
+                    await self._handle_some(waiter, scope)
+
+    async def _handle_some(self, waiter: Waiter, scope: trio.CancelScope) -> None:
+        """Handle messages until the worker stops, or the lease of one is lost."""
+        tracing = self._cluster.tracing
         while True:
             await trio.lowlevel.checkpoint_if_cancelled()
-            while not self._queued.ready_count and not self._is_stopping:
-                await self._window.changed()
-            if self._is_stopping:
+            held = await self._next(waiter)
+            if held is None:
                 return
-            held = self._queued.begin()
-            if not held.is_lost and held.expires_at <= trio.current_time():
-                held.is_lost = True
-                self._counters.lost_leases += 1
-            tracing = self._cluster.tracing
-            if tracing is None or held.is_lost:
-                verdict = None if held.is_lost else await self._handle(held, None)
-                self._finish(held, verdict, nursery)
-            else:
-                with tracing.process(self._queue_name, held.message) as span:
-                    verdict = await self._handle(held, span)
-                    # In the block: the settlement belongs to the trace of the handler.
-                    self._finish(held, verdict, nursery)
+            self._at_work_count += 1
+            try:
+                if tracing is None or held.is_lost:
+                    verdict = None if held.is_lost else await self._handle(held, scope, None)
+                    self._finish(held, verdict)
+                else:
+                    with tracing.process(self._queue_name, held.message) as span:
+                        verdict = await self._handle(held, scope, span)
+                        # In the block: the settlement belongs to the trace of the handler.
+                        self._finish(held, verdict)
+            finally:
+                self._at_work_count -= 1
+            if held.is_lost:
+                return
 
-    async def _handle(self, held: HeldMessage, span: OperationSpan | None) -> Disposition | None:
-        """Run the handler; return the settlement of the message."""
+    async def _next(self, waiter: Waiter) -> HeldMessage | None:
+        """Return the next message, `None` when the worker stops."""
+        while not self._is_stopping:
+            if self._queued.ready_count:
+                return self._begin()
+            if self._at_work_count:
+                if self._window.has_unsent:
+                    self._turn_ends.wake()
+            else:
+                self._window.flush()
+                if self._queued.first_ready is not None:
+                    continue
+            self._idle.append(waiter)
+            await self._cluster.tasks.park(waiter)
+        return None
+
+    def _begin(self) -> HeldMessage:
+        """Return the message that is ready for the longest time; its handler starts."""
+        if self._window.has_unsent:
+            # This handler may take long, or finish in this turn; then both leave together.
+            self._turn_ends.wake()
+        held = self._queued.begin()
+        self._wake_handler()
+        if not held.is_lost and held.expires_at <= self._cluster.counters.now():
+            held.is_lost = True
+            self._counters.lost_leases += 1
+        return held
+
+    async def _handle(
+        self, held: HeldMessage, scope: trio.CancelScope, span: OperationSpan | None
+    ) -> Disposition | None:
+        """Run the handler; return the settlement of the message, `None` if its lease is lost."""
         verdict: Disposition | None = None
         held.has_started = True
-        with trio.CancelScope() as held.scope:
+        held.scope = scope
+        try:
             verdict = await self._outcome(held.message, span)
+        except trio.Cancelled:
+            if not held.is_lost:
+                raise
+            # The scope of this handler is cancelled, and perhaps that of the worker.
+            self._note_loss(span)
+            self._finish(held, None)
+            raise
+        finally:
+            held.scope = None
         if held.is_lost:
-            self.statistics.lost_count += 1
-            if span is not None:
-                span.fail(ReceiptExpiredError("the lease was lost; the handler was cancelled"))
+            self._note_loss(span)
             return None
         if verdict is DELETE:
             self.statistics.done_count += 1
         return verdict
 
+    def _note_loss(self, span: OperationSpan | None) -> None:
+        self.statistics.lost_count += 1
+        if span is not None:
+            span.fail(ReceiptExpiredError("the lease was lost; the handler was cancelled"))
+
     async def _outcome(self, message: Message, span: OperationSpan | None) -> Disposition:
         try:
-            whole = await self._window.joined(message, self._config.max_value_bytes)
-            if whole is None:
-                return RETURN
-            work = self._handler(whole)
-            if not isinstance(work, Awaitable):
+            if message.headers and not message.content:
+                whole = await self._window.joined(message, self._config.max_value_bytes)
+                if whole is None:
+                    return RETURN
+                message = whole
+            work = self._handler(message)
+            if not isinstance(work, (CoroutineType, Awaitable)):
                 return self._misuse()
-            await self._measured(cast("Awaitable[object]", work))
+            counters, now = self._counters, self._cluster.counters.now
+            began_at = now()
+            counters.handlers_running += 1
+            try:
+                await work
+            finally:
+                counters.handlers_running -= 1
+                seconds = now() - began_at
+                counters.handler_duration.observe(seconds)
+                self._pace.note(seconds)
         except Exception as error:  # noqa: BLE001  (any error of the application)
             if span is not None:
                 span.fail(error)
@@ -297,16 +420,6 @@ class QueueWorker:
                 await self._tell(message, error, self._config.on_error)
             return self._verdict_on(error)
         return DELETE
-
-    async def _measured(self, work: Awaitable[object]) -> None:
-        counters, now = self._counters, self._cluster.counters.now
-        began_at = now()
-        counters.handlers_running += 1
-        try:
-            await work
-        finally:
-            counters.handlers_running -= 1
-            counters.handler_duration.observe(now() - began_at)
 
     def _misuse(self) -> Disposition:
         """Stop, instead of making dead letters of all messages."""
@@ -345,47 +458,39 @@ class QueueWorker:
 
     # -- settling ---------------------------------------------------------------------------------
 
-    def _finish(
-        self, held: HeldMessage, verdict: Disposition | None, nursery: trio.Nursery
-    ) -> None:
+    def _finish(self, held: HeldMessage, verdict: Disposition | None) -> None:
         """Settle a message after its handler, unless the handler has, or its lease is lost."""
-        action = self._window.action_of(held)
+        action = self._window.forget(held)
         if held.is_lost or verdict is None or action is not None:
-            self._window.forget(held)
-            self._end(held, nursery, is_done=action in DONE and not held.is_lost)
+            self._end(held, is_done=action in DONE and not held.is_lost)
+            self._window.look()
+        elif verdict.action in DONE:
+            on_end = None if held.group is None else partial(self._settled, held)
+            self._window.settle([held], verdict, on_end)
         else:
-            self._window.finish(held, verdict)
-            if verdict.action not in DONE:
-                self._end(held, nursery, is_done=False)
-            nursery.start_soon(self._settle_one, held, verdict, nursery)
-        self._window.notify()
+            self._end(held, is_done=False)
+            self._window.settle([held], verdict)
 
-    def _end(self, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool) -> None:
+    def _settled(self, held: HeldMessage, is_settled: bool) -> None:
+        self._end(held, is_done=is_settled)
+
+    def _end(self, held: HeldMessage, *, is_done: bool) -> None:
         """Make the next message of a group ready, or return the rest of the group."""
         if is_done:
             self._queued.go_on(held.group)
-            self._window.notify()
+            self._wake_handler()
         else:
-            self._return(self._queued.break_off(held.group), nursery)
+            self._return(self._queued.break_off(held.group))
 
-    def _return(self, unseen: Iterable[HeldMessage], nursery: trio.Nursery) -> None:
+    def _return(self, unseen: Iterable[HeldMessage]) -> None:
         """Return messages whose handler has not started; that does not count."""
         returned: list[HeldMessage] = []
         for held in unseen:
-            if held.is_lost:
-                self._window.forget(held)
-            else:
-                self._window.finish(held, RETURN)
+            self._window.forget(held)
+            if not held.is_lost:
                 returned.append(held)
         if returned:
-            nursery.start_soon(self._window.settle, returned, RETURN)
-
-    async def _settle_one(
-        self, held: HeldMessage, verdict: Disposition, nursery: trio.Nursery
-    ) -> None:
-        is_settled = await self._window.settle([held], verdict)
-        if verdict.action in DONE:
-            self._end(held, nursery, is_done=is_settled)
+            self._window.settle(returned, RETURN)
 
     def _lose(self, held: HeldMessage) -> None:
         """Stop the handler of a message whose lease is lost."""

@@ -6,8 +6,6 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-import trio
-
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.queues import dead_letter_record as dead_letters
@@ -113,11 +111,9 @@ def _put_in_no_group(self: FifoDispatch[Any], item: object, group: Hashable | No
 _put = FifoDispatch[Any].put
 
 
-def _end_as_if_done(
-    self: QueueWorker, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool
-) -> None:
+def _end_as_if_done(self: QueueWorker, held: HeldMessage, *, is_done: bool) -> None:
     del is_done
-    _end(self, held, nursery, is_done=True)
+    _end(self, held, is_done=True)
 
 
 _end = QueueWorker._end

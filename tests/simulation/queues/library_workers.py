@@ -7,10 +7,11 @@ messages before it in its group are settled.
 # A worker does not report the times of its receives.
 # pyright: reportPrivateUsage=false
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Final, final
+from typing import Any, Final, cast, final
 
 import trio
 
@@ -23,9 +24,13 @@ from tests.simulation.queues.users import QueueUser, SendTimes
 from tidelog.client.client import Client, connect
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.receive.message_window import Receive
+from tidelog.client.queue.receive.receiver import OnEnd
 from tidelog.client.queue.receive.worker import QueueWorker, reason_of
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.queues import SettleAction
+
+Along = Callable[..., object]
+"""As `QueueReceiver.along`."""
 
 _VISIBILITY_MIN_S: Final = 1.0
 """Minimum visibility timeout of workers, in seconds."""
@@ -63,13 +68,30 @@ class _Workplace:
         *,
         visibility_timeout: float | None,
         wait: float | None,
+        wire_id: bytes | None = None,
     ) -> list[Message]:
         """Receive like the worker, and record the time of the request."""
         asked_at = self.send_times.of_next_receive()
-        messages = await receive(max_messages, visibility_timeout=visibility_timeout, wait=wait)
+        messages = await receive(
+            max_messages, visibility_timeout=visibility_timeout, wait=wait, wire_id=wire_id
+        )
+        self._note(messages, asked_at)
+        return messages
+
+    def along(self, along: Along, *what: object, **where: object) -> object:
+        """Receive along with settlements like the worker, and record the time of the request."""
+        options, settlements, on_end = what
+        asked_at = trio.current_time()
+
+        def end(messages: list[Message], error: TidelogError | None) -> None:
+            self._note(messages, asked_at)
+            cast("OnEnd", on_end)(messages, error)
+
+        return along(options, settlements, end, **where)
+
+    def _note(self, messages: list[Message], asked_at: float) -> None:
         for each in messages:
             self.asked_at[each.partition, each.offset, each.lease.receipt] = asked_at
-        return messages
 
 
 @final
@@ -123,6 +145,8 @@ class LibraryWorker:
     async def _work_at(self, client: Client, setup: QueueSetup) -> None:
         queue = client.queue(setup.name)
         user, send_times = QueueUser(queue, setup, self._run_history), SendTimes(queue)
+        receiver: Any = queue._receiver
+        along: Along = receiver.along
         while not self.should_stop:
             place = _Workplace(user, send_times)
             worker = queue.worker(
@@ -135,6 +159,7 @@ class LibraryWorker:
             window = worker._window
             receive = partial(place.receive, window._queue.receive)
             window._queue = window._queue._replace(receive=receive)
+            receiver.along = partial(place.along, along)
             self._workers[setup.name] = worker
             try:
                 await worker.run()
