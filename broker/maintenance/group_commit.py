@@ -19,6 +19,7 @@ from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
 from tidelog.logstore.flush import FlushJob
 from tidelog.wire.env.env import Env
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.metrics.metric import Histogram
 
 _LATE_MAX_S = 0.05
@@ -49,8 +50,10 @@ class GroupCommit:
         self._under_way: dict[Partition, float] = {}
         """Partitions that are being synced, with the start of the sync (seconds of trio's clock),
         in order."""
-        self._ended = trio.Event()
+        self._ended: trio.Event | None = None
+        """Created by a task that waits for the end of another one's work."""
         self._running_count = 0
+        self._now_s = loop_clock()
 
     def appended(self, partition: Partition) -> None:
         """Make appended records durable, at once or in the background, by the durability."""
@@ -85,7 +88,7 @@ class GroupCommit:
 
     def stalled(self, for_s: float) -> list[Partition]:
         """Return partitions with a sync that has run longer than `for_s` and has not ended."""
-        late_before = trio.current_time() - for_s
+        late_before = self._now_s() - for_s
         found: list[Partition] = []
         for partition, begun in self._under_way.items():
             if begun >= late_before:
@@ -106,7 +109,7 @@ class GroupCommit:
             or self._is_syncing(partition)
             or (partition.is_removing and not is_for_good)
         ):
-            await self._ended.wait()
+            await self._wait_ended()
 
     @asynccontextmanager
     async def hold(self, partition: Partition) -> AsyncGenerator[None, None]:
@@ -114,7 +117,7 @@ class GroupCommit:
         partition.is_held = True
         try:
             while self._is_syncing(partition) or partition.is_removing:
-                await self._ended.wait()
+                await self._wait_ended()
             yield
         finally:
             partition.is_held = False
@@ -139,7 +142,7 @@ class GroupCommit:
         The block begins when neither is under way; flushes go on.
         """
         while partition.is_held or partition.is_removing:
-            await self._ended.wait()
+            await self._wait_ended()
         async with self.removing(partition):
             yield
 
@@ -153,13 +156,13 @@ class GroupCommit:
         wanted = partition.flushes_begun + 1
         self.request(partition)
         while partition.is_held or (partition.is_flushing and partition.flushes_ended < wanted):
-            await self._ended.wait()
+            await self._wait_ended()
         partition.log.require_online()
 
     async def wait_idle(self) -> None:
         """Wait until no flush is under way."""
         while self._running_count:
-            await self._ended.wait()
+            await self._wait_ended()
 
     async def _flush(self, partition: Partition) -> None:
         try:
@@ -177,10 +180,10 @@ class GroupCommit:
             log.request_checkpoint()
         if self._env.buggify("flush late"):
             await trio.sleep(self._env.random.uniform(0, _LATE_MAX_S))
-        self._under_way[partition] = trio.current_time()
+        self._under_way[partition] = self._now_s()
         try:
             while log.is_checkpoint_due and partition.is_checkpointing:
-                await self._ended.wait()  # One checkpoint at a time, the older one first.
+                await self._wait_ended()  # One checkpoint at a time, the older one first.
             if self.is_alone:
                 # Records that arrive in this turn of the loop join the flush; none can during the
                 # sync.
@@ -189,9 +192,9 @@ class GroupCommit:
             if flush is None:
                 return
             partition.flushes_begun += 1
-            began_at = trio.current_time()
+            began_at = self._now_s()
             await self._env.run_in_thread(flush.run, is_brief=self._is_brief(flush))
-            self.syncs.observe(trio.current_time() - began_at)
+            self.syncs.observe(self._now_s() - began_at)
         except OSError as error:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
                 await self._try_again(partition, error)
@@ -266,7 +269,13 @@ class GroupCommit:
     def _is_syncing(partition: Partition) -> bool:
         return partition.is_flushing or partition.is_checkpointing
 
-    def _tell_ended(self) -> None:
-        if self._ended.statistics().tasks_waiting:
-            self._ended.set()
+    async def _wait_ended(self) -> None:
+        """Wait until a flush, a checkpoint, a hold or a removal has ended."""
+        if self._ended is None:
             self._ended = trio.Event()
+        await self._ended.wait()
+
+    def _tell_ended(self) -> None:
+        if self._ended is not None:
+            self._ended.set()
+            self._ended = None

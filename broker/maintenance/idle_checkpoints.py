@@ -12,6 +12,7 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
+from tidelog.wire.env.loop_clock import loop_clock
 
 IDLE_S: Final = 1.0
 """Time in seconds since the last flush after which a log counts as idle. By then a follower knows
@@ -34,12 +35,14 @@ class IdleCheckpoints:
         self._request_flush = request_flush
         self._flushed_at: dict[Partition, float] = {}
         self._has_logs = trio.Event()
+        self._now_s = loop_clock()
 
     def flushed(self, partition: Partition) -> None:
         """Wait from now on until this log is idle."""
         self._flushed_at.pop(partition, None)
-        self._flushed_at[partition] = trio.current_time()
-        self._has_logs.set()
+        self._flushed_at[partition] = self._now_s()
+        if len(self._flushed_at) == 1:
+            self._has_logs.set()
 
     def forget(self, partition: Partition) -> None:
         """Forget a log that is about to be closed."""
@@ -57,7 +60,7 @@ class IdleCheckpoints:
     def write_due(self) -> None:
         """Request the checkpoints of logs that have fallen idle."""
         due: list[Partition] = []
-        idle_since = trio.current_time() - IDLE_S
+        idle_since = self._now_s() - IDLE_S
         for partition, flushed_at in self._flushed_at.items():
             if flushed_at > idle_since or len(due) == _AT_ONCE:
                 break
