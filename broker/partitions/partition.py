@@ -345,8 +345,8 @@ class Partition:
                     entry.waiter.acknowledged(entry.place, level)
         if self._data_waiters and high_watermark > before:
             self._wake_fetches()
-        if self.watchers:
-            self._tell_watchers()
+        for watcher in list(self.watchers) if self.watchers else ():
+            watcher.changed(self)
 
     def replicas_changed(self, replicas: ReplicaSet, *, now_ms: int) -> None:
         """Keep leading with a changed assignment, ISR, or minimum.

@@ -64,7 +64,10 @@ class BrokerClock:
 
     def steady_ms(self) -> int:
         """Return the steady time in Unix milliseconds."""
-        return self._time.steady(now_ms=self._noted_ms())
+        now_ms = int(self._now_s() * 1000)
+        if self._is_alone:
+            self._time.alone(wall_ms=self._wall.now_ms(), now_ms=now_ms)
+        return self._time.steady(now_ms=now_ms)
 
     def _noted_ms(self) -> int:
         """Record the wall clock of a broker that is alone; return monotonic time."""

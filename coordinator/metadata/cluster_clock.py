@@ -168,7 +168,11 @@ class BrokerTime:
             self._steady_offset_ms = offset_ms
         self._agreed_at_ms = now_ms
         self.is_known = True
-        self._note_distance(now_ms)
+        far_ms = STEP_ALONE_MS if self._is_alone else self._skew_max_ms
+        if abs(offset_ms - self._steady_offset_ms) <= far_ms:
+            self._far_since_ms = None
+        else:
+            self._note_far(now_ms)
 
     def is_agreed(self, *, now_ms: int) -> bool:
         """Return whether there was an agreement lately."""
@@ -202,7 +206,8 @@ class BrokerTime:
 
     def steady(self, *, now_ms: int) -> int:
         """Return the steady time in Unix milliseconds."""
-        self._steady_to(now_ms)
+        if now_ms != self._steady_at_ms:
+            self._steady_to(now_ms)
         return int(now_ms + self._steady_offset_ms)
 
     def _steady_to(self, now_ms: int) -> None:
@@ -212,15 +217,12 @@ class BrokerTime:
         limit_ms = passed_ms * SLEW
         self._steady_offset_ms += min(max(distance_ms, -limit_ms), limit_ms)
 
-    def _note_distance(self, now_ms: int) -> None:
-        """Step to the agreed time if slewing would take too long, and the distance lasts.
+    def _note_far(self, now_ms: int) -> None:
+        """Step to the agreed time if the steady time is far from it, and has been for long.
 
         Otherwise a machine that started with a clock of another year would never get right.
         """
-        far_ms = STEP_ALONE_MS if self._is_alone else self._skew_max_ms
-        if abs(self._offset_ms - self._steady_offset_ms) <= far_ms:
-            self._far_since_ms = None
-        elif self._far_since_ms is None:
+        if self._far_since_ms is None:
             self._far_since_ms = now_ms
         elif now_ms - self._far_since_ms >= STEP_AFTER_MS:
             self._steady_offset_ms = self._offset_ms

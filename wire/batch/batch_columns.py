@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
-from tidelog.wire.batch.compression import decompress
+from tidelog.wire.batch.compression import Codec, decompress
 from tidelog.wire.batch.object_walk import NIL, array_head, check_object_count, skip
 from tidelog.wire.batch.record_batch import (
+    FLAG_CODEC_MASK,
     FORMAT_VERSION,
     HEADER_SIZE,
     KNOWN_FLAGS,
@@ -39,6 +40,7 @@ _OBJECTS_AT_ONCE_MAX: Final = 20_000
 """Maximum objects of `_RECORDS_AT_ONCE` records."""
 
 _TimestampDelta = Annotated[int, msgspec.Meta(gt=-TIMESTAMP_END_MS, lt=TIMESTAMP_END_MS)]
+_UNCOMPRESSED: Final = int(Codec.NONE)
 _Skipped = msgspec.Raw
 _TYPES: Final[Mapping[str, Any]] = {
     "timestamp_deltas": list[_TimestampDelta] | None,
@@ -95,10 +97,19 @@ class ColumnDecoder:
             # A MsgspecError, a UnicodeDecodeError in a header's name, or a RecursionError from
             # nested arrays in a skipped column.
             raise WireFormatError(f"the payload is not five columns: {error}") from error
-        _check_lengths(header, found)
-        kept = [None if isinstance(column, _Skipped) else column for column in found]
+        # Most batches have one record and few columns: no call for each column.
+        lengths: list[int] = []
+        kept: list[Sequence[Any] | None] = []
+        for column in found:
+            is_skipped = isinstance(column, _Skipped)
+            kept.append(None if is_skipped else column)
+            length = _length(column) if is_skipped else None if column is None else len(column)
+            if length is not None:
+                lengths.append(length)
+        _require_lengths(header, lengths)
         columns = Columns(header.record_count, *kept)
-        _check_timestamps(header, columns.timestamp_deltas)
+        if columns.timestamp_deltas is not None:
+            _check_timestamps(header, columns.timestamp_deltas)
         _check_offsets(header, columns.offset_deltas)
         return columns
 
@@ -341,8 +352,11 @@ def unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | me
         WireFormatError: `check_limits` fails, or the payload is damaged.
     """
     check_limits(header, length_max)
-    payload = memoryview(batch)[HEADER_SIZE:]
-    return decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
+    payload, length = memoryview(batch)[HEADER_SIZE:], header.uncompressed_length
+    codec = header.flags & FLAG_CODEC_MASK
+    if codec == _UNCOMPRESSED and len(payload) == length:
+        return payload
+    return decompress(codec, payload, uncompressed_length=length)
 
 
 def check_limits(header: BatchHeader, length_max: int) -> None:
@@ -370,15 +384,13 @@ def check_limits(header: BatchHeader, length_max: int) -> None:
 def _check_lengths(
     header: BatchHeader, columns: Sequence[Sequence[object] | msgspec.Raw | None]
 ) -> None:
+    _require_lengths(header, [length for length in map(_length, columns) if length is not None])
+
+
+def _require_lengths(header: BatchHeader, lengths: Sequence[int]) -> None:
+    """Check the lengths of the columns that are present."""
     count = header.record_count
-    lengths: list[int] = []
-    for column in columns:
-        if column is None:
-            continue
-        length = _length(column) if isinstance(column, msgspec.Raw) else len(column)
-        if length is not None:
-            lengths.append(length)
-    if lengths and lengths.count(count) < len(lengths):
+    if lengths.count(count) != len(lengths):
         raise WireFormatError(f"columns of {lengths} records under a header of {count}")
     if count and not lengths:
         # Otherwise six bytes could announce millions of records.

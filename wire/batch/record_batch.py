@@ -242,7 +242,7 @@ def encode_batch(
         0,
         len(batch) - HEADER_SIZE,
         FORMAT_VERSION,
-        int(codec) | queue_flags(columns.headers),
+        codec if columns.headers is None else codec | queue_flags(columns.headers),
         count,
         columns.offset_deltas[-1] if columns.offset_deltas else count - 1,
         first_timestamp_ms,
@@ -394,7 +394,7 @@ def restamp_payload(
 
 def _seal(batch: memoryview) -> None:
     _BATCH_CRC.pack_into(batch, _BATCH_CRC_AT, crc32c(batch[_BATCH_CRC_FROM:]))
-    _seal_header(batch)
+    _HEADER_CRC.pack_into(batch, _HEADER_CRC_AT, crc32c(batch[_HEADER_CRC_FROM:HEADER_SIZE]))
 
 
 def _seal_header(batch: memoryview) -> None:
