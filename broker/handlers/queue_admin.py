@@ -17,7 +17,6 @@ from tidelog.coordinator.metadata.commands import (
     QueueResult,
     QueueResults,
 )
-from tidelog.coordinator.metadata.dead_letter_graph import dead_letter_source_queues
 from tidelog.coordinator.metadata.features import CREATE_QUEUES_LEVEL
 from tidelog.coordinator.metadata.queue_commands import retained_for_queue
 from tidelog.coordinator.metadata.topic_config import topic_config
@@ -196,10 +195,7 @@ class QueueAdminHandler:
                 # Another broker may have created it a moment ago.
                 await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
             journals = [self._catalog.journal(name) for name in request.queues]
-        users = dead_letter_source_queues(self._cluster.metadata.state)
-        return DescribeQueuesReply(
-            [self._describe(each, users.get(each.queue_name, [])) for each in journals]
-        )
+        return DescribeQueuesReply([self._describe(each) for each in journals])
 
     async def alter(self, request: AlterQueueRequest) -> AlterQueueReply:
         """Change settings and labels of a queue.
@@ -255,7 +251,7 @@ class QueueAdminHandler:
                 f" allows, {limit}"
             )
 
-    def _describe(self, journal: Topic, users: Iterable[Topic]) -> QueueDescription:
+    def _describe(self, journal: Topic) -> QueueDescription:
         state = self._cluster.metadata.state
         spec, source = journal.queue, self._catalog.topic_by_id(journal.source_id)
         assert spec is not None, "only journals are described"
@@ -270,7 +266,7 @@ class QueueAdminHandler:
             spec.created_at_ms,
             _settings(journal),
             sorted(_overrides(journal)),
-            sorted(user.queue_name for user in users),
+            [user.queue_name for user in self._catalog.dead_letter_sources(journal.queue_name)],
             [
                 QueuePartitionDescription(
                     number,

@@ -3,7 +3,7 @@
 from typing import Final, final
 
 from tidelog.broker.handlers.feature_level import require_security
-from tidelog.coordinator.metadata.count_quotas import OwnedCounts, owned_counts
+from tidelog.coordinator.metadata.catalog import OwnedCounts
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.commands import SetQuota
 from tidelog.coordinator.security.quota_limits import check_quota_owner, quotas_of
@@ -67,7 +67,6 @@ class QuotasHandler:
         for report in reports.values():
             for use in report.values():
                 uses.setdefault(use.principal, []).append(use)
-        counts = owned_counts(state.catalog)
         names = request.principals
         if names is None:
             names = sorted({*quotas, *uses}, key=lambda name: (name != DEFAULT, name))
@@ -77,7 +76,7 @@ class QuotasHandler:
                     name,
                     dict(quotas_of(quotas, name)),
                     name in quotas,
-                    _sum(uses.get(name, []), counts.get(name, OwnedCounts())),
+                    _sum(uses.get(name, []), state.catalog.owned(name)),
                     max((use.throttled_ms for use in uses.get(name, [])), default=0),
                 )
                 for name in dict.fromkeys(names)

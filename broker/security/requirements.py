@@ -348,10 +348,8 @@ def _delete_queue(message: queue_admin.DeleteQueueRequest, sight: Sight) -> Iter
     if message.with_topic and catalog.has_queue(message.name):
         yield topic("delete", _journal_topic(sight, message.name))
     if message.detach_sources and catalog.has_queue(message.name):
-        for journal in catalog.journals:
-            config = journal.queue_config
-            if config is not None and config.dead_letter_queue == message.name:
-                yield queue("alter", journal.queue_name)
+        for journal in catalog.dead_letter_sources(message.name):
+            yield queue("alter", journal.queue_name)
 
 
 def _redrive(message: queues.RedriveRequest, sight: Sight) -> Iterable[Need]:

@@ -13,7 +13,12 @@ import trio
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration, LogQuestions
 from tidelog.coordinator.group_coordinator.commit_queue import CommitQueue, Done
-from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms, shapes_of
+from tidelog.coordinator.group_coordinator.leadership import (
+    GroupLeadership,
+    now_ms,
+    shape_of,
+    shapes_of,
+)
 from tidelog.coordinator.groups.commits import CommitResult, OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import (
@@ -264,10 +269,17 @@ class GroupCoordinator:
             )
 
     def _note_topics(self, delta: BrokerDelta) -> None:
-        if delta.reshaped_topics:
-            self._topics = None
-            self._reshaped |= delta.reshaped_topics
-            self._wake.set()
+        if not delta.reshaped_topics:
+            return
+        if self._topics is not None:
+            for name in delta.reshaped_topics.values():
+                topic = self._metadata.state.catalog.record_topic(name)
+                if topic is None:
+                    self._topics.pop(name, None)
+                else:
+                    self._topics[name] = shape_of(topic)
+        self._reshaped |= delta.reshaped_topics
+        self._wake.set()
 
     def _role_changed(self) -> None:
         self._leadership.role_changed()

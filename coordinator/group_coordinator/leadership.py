@@ -17,6 +17,7 @@ from tidelog.coordinator.groups.group_manager import GroupManager
 from tidelog.coordinator.groups.records import GroupRecord, group_records_level
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft_node.node import RaftNode
@@ -200,10 +201,12 @@ class _Read:
 
 def shapes_of(state: ClusterState) -> dict[str, TopicShape]:
     """Return the assignors' view of all topics of records, by name."""
-    return {
-        topic.name: TopicShape(topic.topic_id, topic.partition_count)
-        for topic in state.catalog.record_topics
-    }
+    return {topic.name: shape_of(topic) for topic in state.catalog.record_topics}
+
+
+def shape_of(topic: Topic) -> TopicShape:
+    """Return the assignors' view of a topic."""
+    return TopicShape(topic.topic_id, topic.partition_count)
 
 
 def now_ms() -> int:

@@ -6,7 +6,7 @@ metadata of a cluster (`coordinator.metadata`), and its records are a part of th
 """
 
 import re
-from typing import final
+from typing import NamedTuple, final
 
 import msgspec
 
@@ -280,13 +280,22 @@ class Topic(msgspec.Struct, frozen=True):
         return self.topic_id if self.staging_of is None else self.staging_of
 
 
+class OwnedCounts(NamedTuple):
+    """What the topics and queues of a principal count."""
+
+    partitions: int = 0
+    """Partitions of its topics, and of the journals of its queues."""
+    queues: int = 0
+
+
 @final
 class Catalog:
     """The state that the records of topics add up to.
 
     Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
     and each staging log is in `_internal_topics` under its source, which exists. `topic_names` has
-    the names of all topics that are not internal, `queue_names` those of all queues.
+    the names of all topics that are not internal, `queue_names` those of all queues. `_owned` and
+    `_dead_letter_sources` equal those computed from the topics.
     """
 
     def __init__(self) -> None:
@@ -298,6 +307,9 @@ class Catalog:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._internal_topics: dict[bytes, dict[bytes, None]] = {}
+        self._owned: dict[str, OwnedCounts] = {}
+        self._dead_letter_sources: dict[str, dict[bytes, None]] = {}
+        """Ids of the queues that use a queue as their dead-letter queue, by its name."""
         self._deleted_ids: dict[bytes, None] = {}
         self._next_producer_id = 1
 
@@ -391,6 +403,15 @@ class Catalog:
         """Return whether there is a queue of this name."""
         return journal_name(name) in self._by_name
 
+    def dead_letter_sources(self, queue: str) -> list[Topic]:
+        """Return the journals of the queues whose dead-letter queue has this name, by name."""
+        found = [self._by_id[each] for each in self._dead_letter_sources.get(queue, ())]
+        return sorted(found, key=lambda journal: journal.name)
+
+    def owned(self, owner: str) -> OwnedCounts:
+        """Return what the topics and queues of a principal count."""
+        return self._owned.get(owner, OwnedCounts())
+
     @property
     def next_producer_id(self) -> int:
         """The first producer id that is not taken."""
@@ -399,6 +420,11 @@ class Catalog:
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """Return the topic with this id."""
         return self._by_id.get(topic_id)
+
+    def record_topic(self, name: str) -> Topic | None:
+        """Return the topic of this name, `None` if there is none, or an internal one."""
+        topic = self._by_name.get(name)
+        return None if topic is None or topic.is_internal else topic
 
     def has_topic(self, name: str) -> bool:
         """Return whether there is a topic of this name."""
@@ -517,7 +543,11 @@ class Catalog:
         return [TopicDeleted(topic.topic_id)]
 
     def _put(self, topic: Topic) -> None:
-        if topic.name not in self._by_name:
+        before = self._by_id.get(topic.topic_id)
+        if before is not None:
+            self._count(before, -1)
+        self._count(topic, 1)
+        if before is None:
             if topic.queue is not None:
                 self.queue_names.add(topic.queue_name)
             elif not topic.is_internal:
@@ -527,7 +557,31 @@ class Catalog:
         if topic.is_internal:
             self._internal_topics.setdefault(topic.source_id, {})[topic.topic_id] = None
 
+    def _count(self, topic: Topic, sign: int) -> None:
+        """Add a topic to the indexes by owner and by dead-letter queue, or remove it."""
+        if topic.staging_of is None and not topic.is_audit:
+            known = self.owned(topic.owner)
+            counts = OwnedCounts(
+                known.partitions + sign * topic.partition_count,
+                known.queues + sign * (topic.queue is not None),
+            )
+            if counts.partitions:
+                self._owned[topic.owner] = counts
+            else:
+                del self._owned[topic.owner]
+        config = topic.queue_config
+        if config is None or config.dead_letter_queue is None:
+            return
+        sources = self._dead_letter_sources.setdefault(config.dead_letter_queue, {})
+        if sign > 0:
+            sources[topic.topic_id] = None
+        else:
+            del sources[topic.topic_id]
+            if not sources:
+                del self._dead_letter_sources[config.dead_letter_queue]
+
     def _remove(self, topic: Topic) -> None:
+        self._count(topic, -1)
         del self._by_id[topic.topic_id], self._by_name[topic.name]
         if topic.queue is not None:
             self.queue_names.remove(topic.queue_name)

@@ -4,9 +4,7 @@ Pure: no clock, no I/O. The state machine decides, so that concurrent requests a
 cannot exceed a quota.
 """
 
-from typing import NamedTuple
-
-from tidelog.coordinator.metadata.catalog import Catalog, TopicOwned
+from tidelog.coordinator.metadata.catalog import TopicOwned
 from tidelog.coordinator.metadata.features import record_level
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.security.quota_limits import over_count, quotas_of
@@ -15,26 +13,6 @@ from tidelog.wire.config.quotas import (
     QUEUES,
 )
 from tidelog.wire.security.principal import ANONYMOUS
-
-
-class OwnedCounts(NamedTuple):
-    """What the topics and queues of a principal count."""
-
-    partitions: int = 0
-    """Partitions of its topics, and of the journals of its queues."""
-    queues: int = 0
-
-
-def owned_counts(catalog: Catalog) -> dict[str, OwnedCounts]:
-    """Return the counts of each principal that owns a topic or a queue."""
-    counts: dict[str, OwnedCounts] = {}
-    for topic in catalog.topics:
-        if topic.staging_of is None and not topic.is_audit:
-            known = counts.get(topic.owner, OwnedCounts())
-            counts[topic.owner] = OwnedCounts(
-                known.partitions + topic.partition_count, known.queues + (topic.queue is not None)
-            )
-    return counts
 
 
 def check_counts(state: ClusterState, owner: str, *, partitions: int, queues: int = 0) -> None:
@@ -47,7 +25,7 @@ def check_counts(state: ClusterState, owner: str, *, partitions: int, queues: in
     limits = {name: quotas[name] for name in (PARTITIONS, QUEUES) if name in quotas}
     if not limits:
         return
-    used = owned_counts(state.catalog).get(owner, OwnedCounts())
+    used = state.catalog.owned(owner)
     wanted = {PARTITIONS: (used.partitions, partitions), QUEUES: (used.queues, queues)}
     for name, limit in limits.items():
         before, added = wanted[name]

@@ -3,19 +3,8 @@
 Pure: no clock, no I/O.
 """
 
-from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
-
-
-def dead_letter_source_queues(state: ClusterState) -> dict[str, list[Topic]]:
-    """Return, for each dead-letter queue, the journals of its source queues, by name."""
-    users: dict[str, list[Topic]] = {}
-    for journal in state.catalog.journals:
-        config = journal.queue_config
-        if config is not None and config.dead_letter_queue is not None:
-            users.setdefault(config.dead_letter_queue, []).append(journal)
-    return users
 
 
 def check_dead_letter_queue(

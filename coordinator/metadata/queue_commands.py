@@ -30,10 +30,7 @@ from tidelog.coordinator.metadata.commands import (
     QueueCommand,
 )
 from tidelog.coordinator.metadata.count_quotas import check_counts, owned
-from tidelog.coordinator.metadata.dead_letter_graph import (
-    check_dead_letter_queue,
-    dead_letter_source_queues,
-)
+from tidelog.coordinator.metadata.dead_letter_graph import check_dead_letter_queue
 from tidelog.coordinator.metadata.internal_topics import (
     check_compaction,
     check_retention,
@@ -327,7 +324,7 @@ def _delete(state: ClusterState, command: DeleteQueue) -> CommandOutcome:
     if command.queue_id not in {None, journal.topic_id}:
         raise InvalidRequestError(f"another queue has the name {command.name!r} now")
     records: list[Record] = []
-    users = dead_letter_source_queues(state).get(command.name, [])
+    users = catalog.dead_letter_sources(command.name)
     if users and not command.detach_sources:
         raise InvalidRequestError(
             f"{command.name!r} is the dead-letter queue of {listed_queues(users)}; set another"

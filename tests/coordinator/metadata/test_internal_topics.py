@@ -4,9 +4,9 @@ import pytest
 
 from tests.coordinator.metadata.clusters import Cluster
 from tests.coordinator.metadata.queues import creation, make
+from tidelog.coordinator.metadata.commands import AlterQueue, DeleteQueue
 from tidelog.coordinator.metadata.dead_letter_graph import (
     check_dead_letter_queue,
-    dead_letter_source_queues,
 )
 from tidelog.coordinator.metadata.internal_topics import (
     colocated_leader,
@@ -72,10 +72,14 @@ def test_the_source_queues_of_a_dead_letter_queue_are_listed() -> None:
         make(cluster, creation(cluster, name, dead_letter_queue="dead"))
     make(cluster, creation(cluster, "c"))
 
-    users = dead_letter_source_queues(cluster.state)
+    assert listed_queues(cluster.state.catalog.dead_letter_sources("dead")) == "a, b"
 
-    assert list(users) == ["dead"]
-    assert listed_queues(users["dead"]) == "a, b"
+    cluster.do(AlterQueue("a", {"dead_letter_queue": "c"}, []))
+    cluster.do(DeleteQueue("b", None, with_topic=False))
+
+    catalog = cluster.state.catalog
+    found = {name: listed_queues(catalog.dead_letter_sources(name)) for name in ("dead", "c", "a")}
+    assert found == {"dead": "", "c": "a", "a": ""}
 
 
 @pytest.mark.statement("b58")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tidelog.coordinator.metadata.catalog import AlterTopic, QueueSpec, Topic
+from tidelog.coordinator.metadata.catalog import AlterTopic, Catalog, QueueSpec, Topic
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
@@ -50,6 +50,7 @@ def check_state(state: ClusterState) -> None:
             index.moved(topic.topic_id, number, NO_PARTITION, after=partition)
         _check_reassignments(state, topic)
     _check_index(state, index)
+    _check_catalog(state.catalog)
     _check_events(state)
     _check_levels(state)
     epochs = [broker.broker_epoch for broker in state.brokers.values()]
@@ -57,6 +58,24 @@ def check_state(state: ClusterState) -> None:
     assert all(epoch < state.next_broker_epoch for epoch in epochs)
     disks = [broker.disk_id for broker in state.brokers.values()]
     assert len(set(disks)) == len(disks)
+
+
+def _check_catalog(catalog: Catalog) -> None:
+    """Check that the indexes of the catalog equal those computed from its topics."""
+    counted = [each for each in catalog.topics if each.staging_of is None and not each.is_audit]
+    for owner in {each.owner for each in counted}:
+        own = [each for each in counted if each.owner == owner]
+        partitions = sum(each.partition_count for each in own)
+        queues = sum(each.queue is not None for each in own)
+        assert catalog.owned(owner) == (partitions, queues)
+    targets = {
+        each.queue_name: each.queue_config.dead_letter_queue
+        for each in catalog.journals
+        if each.queue_config is not None and each.queue_config.dead_letter_queue is not None
+    }
+    for name in {*targets.values(), *(each.queue_name for each in catalog.journals)}:
+        sources = [each.queue_name for each in catalog.dead_letter_sources(name)]
+        assert sources == sorted(each for each, target in targets.items() if target == name)
 
 
 def _check_levels(state: ClusterState) -> None:
