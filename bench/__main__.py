@@ -28,6 +28,7 @@ from bench import (
     idle_queues,
     latency,
     machine,
+    many_queues,
     members,
     memory,
     message_groups,
@@ -88,6 +89,7 @@ _WORKLOADS: dict[str, Workload] = {
     "queues_replicated": queues.run_replicated,
     "queue_backlog": queue_backlog.run,
     "idle_queues": idle_queues.run,
+    "many_queues": many_queues.run,
     "queue_takeover": queue_takeover.run,
     "spark": spark.run,
 }

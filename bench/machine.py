@@ -88,6 +88,11 @@ class ServerProcess:
         return cpu_seconds(self._process.pid)
 
     @property
+    def open_files(self) -> int:
+        """Number of open file descriptors."""
+        return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
+
+    @property
     def resident_bytes(self) -> int:
         """Resident memory now."""
         return self._memory("VmRSS")
