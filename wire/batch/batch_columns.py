@@ -381,9 +381,7 @@ def check_limits(header: BatchHeader, length_max: int) -> None:
         raise WireFormatError(f"the batch unpacks to {length} bytes, the limit is {length_max}")
 
 
-def _check_lengths(
-    header: BatchHeader, columns: Sequence[Sequence[object] | msgspec.Raw | None]
-) -> None:
+def _check_lengths(header: BatchHeader, columns: Sequence[msgspec.Raw]) -> None:
     _require_lengths(header, [length for length in map(_length, columns) if length is not None])
 
 
