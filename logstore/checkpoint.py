@@ -116,6 +116,24 @@ def read_small_file(disk: ReadableDisk, path: str, content_type: type[Content]) 
     return parse_small_file(data, f"{disk.root}/{path}", content_type)
 
 
+def checked_crc(disk: ReadableDisk, path: str) -> int | None:
+    """Return the CRC-32C of the file at `path`, `None` if the file is damaged.
+
+    Raises:
+        OSError: The disk failed, or there is no such file.
+    """
+    file = disk.open(path)
+    try:
+        data = file.read_at(0, file.size())
+    finally:
+        file.close()
+    if len(data) < _PREFIX_SIZE:
+        return None
+    (crc,) = _CRC.unpack_from(data, _PREFIX.size)
+    body = memoryview(data)[_PREFIX_SIZE:]
+    return crc if crc32c(body, crc32c(data[: _PREFIX.size])) == crc else None
+
+
 def parse_small_file(data: bytes, name: str, content_type: type[Content]) -> Content:
     """Return the content of a file with these bytes; `name` is for messages.
 

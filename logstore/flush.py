@@ -153,6 +153,12 @@ class FlushState:
         """Whether a checkpoint would shorten the scan of a start, and none is deferred."""
         return self._is_checkpoint_useful and self._deferred is None
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether all is durable and no job is under way."""
+        is_dirty = bool(self._dirty_files) or self._is_dir_dirty
+        return not is_dirty and self._job is None and self._deferred is None
+
     def mark_dirty(self, path: str, file: File, size: int = 0) -> None:
         """Add a file with unsynced bytes, `size` of them batches."""
         self._dirty_files[path] = file

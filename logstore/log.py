@@ -6,7 +6,7 @@ part of the flush, which a shell runs elsewhere. `logstore.recovery.recovery` op
 """
 
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -18,10 +18,11 @@ from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.availability import CLOSED, Availability, LogStatus
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
 from tidelog.logstore.flush import FlushJob, FlushState
+from tidelog.logstore.idle_log import IdleLog
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.range_repair import RangeRepair, check_repair
-from tidelog.logstore.retention.retention import LogSummary, require_committed
+from tidelog.logstore.retention.retention import LogSummary, next_change_ms, require_committed
 from tidelog.logstore.segments.batch_run import stamp_run
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.log_slice import LogSlice, out_of_range
@@ -33,6 +34,9 @@ from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.messages.produce import STAGED_PRODUCER_ID
 
 __all__ = ["Appended", "LogState", "LogStatus", "PartitionLog"]
+
+_IDLE_SEALED_MAX: Final = 8
+"""Maximum number of sealed segments of a log that may stay closed."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -414,6 +418,41 @@ class PartitionLog:
         return (
             state.bytes_since_checkpoint > 0
             or self.high_watermark > state.checkpointed_high_watermark
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a start would find all of this log in its checkpoint.
+
+        A log that never had records has its first checkpoint. Another is due with the first
+        records only.
+        """
+        state = self._flush_state
+        is_blank = self.log_end_offset == 0
+        lacks_nothing = is_blank or not (state.is_checkpoint_due or state.is_checkpoint_useful)
+        return state.is_durable and lacks_nothing and not self.is_checkpoint_behind
+
+    def idle_log(self, *, now_ms: int) -> IdleLog | None:
+        """Return the description of this log, without the CRC; `None` unless nothing is pending.
+
+        Uncommitted records, damage and a failed disk count as pending. A log with very many
+        segments takes too long to open when a request waits for it.
+        """
+        is_committed = self.high_watermark >= self.log_end_offset
+        if self.status is not LogStatus.ONLINE or not (is_committed and self.is_settled):
+            return None
+        summary = self.summary(now_ms=now_ms)
+        if len(summary.sealed) > _IDLE_SEALED_MAX:
+            return None
+        active = self._segments.active
+        return IdleLog(
+            0,
+            active.base_offset,
+            active.end_position,
+            self._log_start_offset,
+            self.log_end_offset,
+            summary.size_bytes,
+            next_change_ms(summary, self.config),
         )
 
     def request_checkpoint(self, *, is_due: bool = False) -> None:

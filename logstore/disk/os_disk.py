@@ -152,6 +152,7 @@ class OsDisk:
             DataDirectoryError: It cannot be created, is not a directory, or is not writable.
         """
         self._root = Path(root).absolute()
+        self._prefix = f"{self._root}/"
         try:
             _make_durable_directory(self._root)
         except OSError as error:
@@ -173,7 +174,7 @@ class OsDisk:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `logstore.disk.disk.Disk`."""
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
-        return OsFile(os.open(self._at(path), flags, _FILE_MODE))
+        return OsFile(os.open(self._path(path), flags, _FILE_MODE))
 
     def exists(self, path: str) -> bool:
         """See `logstore.disk.disk.Disk`."""
@@ -187,7 +188,7 @@ class OsDisk:
     def list_directory(self, path: str) -> list[str]:
         """See `logstore.disk.disk.Disk`."""
         try:
-            return sorted(each.name for each in self._at(path).iterdir())
+            return sorted(os.listdir(self._path(path)))  # noqa: PTH208  (a tenth of the time)
         except FileNotFoundError:
             return []
 
@@ -260,10 +261,14 @@ class OsDisk:
             "free or repair its disk, or choose another --data-dir"
         )
 
+    def _path(self, path: str) -> str:
+        """Return `_at` as text, which takes a fifth of the time."""
+        assert not path or {"", ".", ".."}.isdisjoint(path.split("/")), f"{path!r} escapes the root"
+        return f"{self._prefix}{path}"
+
     def _at(self, path: str) -> Path:
         """Return the absolute path; the empty path is the root."""
-        assert not path or {"", ".", ".."}.isdisjoint(path.split("/")), f"{path!r} escapes the root"
-        return self._root / path
+        return Path(self._path(path))
 
 
 @final

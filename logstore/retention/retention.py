@@ -85,6 +85,20 @@ def deletable_count(
     return count
 
 
+def next_change_ms(summary: LogSummary, config: LogConfig) -> int | None:
+    """Return a time before which a log without appends neither rolls nor deletes by time.
+
+    It is in Unix milliseconds, and `None` if such a log never does.
+    """
+    times: list[int] = []
+    first_append_ms = summary.active.first_append_ms
+    if first_append_ms is not None:
+        times.append(first_append_ms + config.roll_after_ms)
+    if config.retention_ms is not None:
+        times += [each.newest_ms + config.retention_ms for each in summary.sealed[:1]]
+    return min(times, default=None)
+
+
 def committed_count(sealed: Sequence[SegmentInfo], wanted: int, *, high_watermark: int) -> int:
     """Return how many of the oldest `wanted` sealed segments are committed."""
     committed = (segment.end_offset <= high_watermark for segment in sealed[:wanted])
