@@ -70,6 +70,7 @@ from tidelog.broker.transactions.handlers import StageHandler, TransactionHandle
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
+from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.messages.hot_keys import HotKeysReply, HotKeysRequest
 from tidelog.wire.messages.metadata import MetadataRequest
@@ -201,8 +202,11 @@ class ApiHandlers:
     ) -> MetricsCollector:
         cluster, topics = self._cluster, self._partitions.topic_counts
 
+        def topic_of(topic_id: bytes) -> Topic | None:
+            return cluster.metadata.state.catalog.topic_by_id(topic_id)
+
         def topic_name(topic_id: bytes) -> str | None:
-            topic = cluster.metadata.state.catalog.topic_by_id(topic_id)
+            topic = topic_of(topic_id)
             return None if topic is None else topic.name
 
         def has_topic(name: str) -> bool:
@@ -219,7 +223,8 @@ class ApiHandlers:
         return MetricsCollector(
             BrokerCollector(self._parts, self._dynamic_config, cluster, nursery=self._nursery),
             ReplicaWalk(
-                self._partitions.all,
+                self._partitions,
+                topic_of=topic_of,
                 has_series=topics.has_own,
             ),
             topics,
@@ -371,7 +376,9 @@ class ApiHandlers:
         nursery, purgatory = self._nursery, self._purgatory
         max_bytes = self._config.fetch_max_bytes
         windows = DeduplicationWindows(server)
-        for run in (server.run, RetentionWatch(server).run):
+        watch = RetentionWatch(server)
+        self._partitions.rest_of_queue = watch.rest_of
+        for run in (server.run, watch.run):
             nursery.start_soon(run)
         whole_queue = WholeQueueHandler(server, windows)
         send = SendHandler(

@@ -91,9 +91,18 @@ class MetadataApplier:
             for number, partition in enumerate(self._metadata.state.partitions(topic.topic_id))
             if self._node_id in partition.replicas
         ]
-        await self._partitions.take_stock(wanted)
+        partitions = self._partitions
+        partitions.on_open, partitions.open_soon = self._opened, self._is_due
+        await partitions.take_stock(wanted)
+        if partitions.idle:
+            self._env.probe("logs_stay_closed", count=len(partitions.idle), total=len(wanted))
+        wanted = [
+            (topic, number)
+            for topic, number in wanted
+            if (topic.topic_id, number) not in partitions.idle
+        ]
         for opened, (topic, number) in enumerate(wanted):
-            partition = await self._partitions.open(topic, number)
+            partition = await partitions.open(topic, number)
             if self._opened(partition):
                 self._group_commit.request(partition)
             if (opened + 1) % _OPENED_REPORTED == 0:
@@ -143,6 +152,8 @@ class MetadataApplier:
     def _follow(self, delta: BrokerDelta) -> None:
         self._tell_of_leaders(delta)
         for key in (*delta.lead, *delta.lead_on, *delta.follow):
+            if self._stays_idle(key):
+                continue  # It takes its role when it is opened.
             partition = self._partitions.replica(*key)
             if partition is None:
                 self._is_due(key)
@@ -167,11 +178,17 @@ class MetadataApplier:
             self._env.probe("became_leader", **places(led))
         lost: dict[int | None, list[tuple[str, int]]] = {}
         for key, known in delta.follow.items():
-            partition = self._partitions.replica(*key)
+            partition = None if self._stays_idle(key) else self._partitions.replica(*key)
             if partition is not None and partition.leader is not None:
                 lost.setdefault(known.leader, []).append((partition.topic, partition.number))
         for leader_id, partitions in lost.items():
             self._env.probe("became_follower", leader_id=leader_id, **places(partitions))
+
+    def _stays_idle(self, key: Key) -> bool:
+        if key not in self._partitions.idle:
+            return False
+        topic = self._metadata.state.catalog.topic_by_id(key[0])
+        return topic is not None and self._partitions.may_be_idle(topic, key[1])
 
     def _is_due(self, key: Key) -> None:
         self._due.setdefault(key[0], {})[key[1]] = None
@@ -193,6 +210,7 @@ class MetadataApplier:
             if partition.topic_id == topic_id:
                 self._end(partition.key, UnknownTopicIdError(f"topic {name!r} was deleted"))
                 self._closed.setdefault(topic_id, []).append(partition)
+        self._partitions.forget_closed(topic_id)
         self._deleted[topic_id] = name
         self._has_work.set()
 
@@ -230,7 +248,8 @@ class MetadataApplier:
         known = self._metadata.state.partition(topic_id, number)
         if known is None or self._node_id not in known.replicas:
             return
-        if self._partitions.replica(topic_id, number) is not None:
+        key = (topic_id, number)
+        if self._stays_idle(key) or self._partitions.replica(*key) is not None:
             return
         try:
             partition = await self._partitions.open(self._topic(topic_id), number)

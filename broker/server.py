@@ -44,6 +44,7 @@ from tidelog.broker.http.page import Handler
 from tidelog.broker.key_manager import KeyManager, MasterSource, no_master_source
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.maintenance.idle_logs import IdleLogs
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
@@ -117,6 +118,7 @@ class Broker:
     master_source: MasterSource | None = None
     """Source of the master keys; set before `start`."""
     _audit: AuditLog | None = None
+    _idle_logs: IdleLogs | None = None
 
     def __init__(
         self,
@@ -418,7 +420,7 @@ class Broker:
 
     def _partition_metrics(self) -> PartitionCollector | None:
         partitions = self._partitions
-        return None if partitions is None else PartitionCollector(partitions.all)
+        return None if partitions is None else PartitionCollector(partitions)
 
     def _look_after(
         self,
@@ -453,9 +455,11 @@ class Broker:
                 None if partition.is_held or partition.why_locked else partition.config.compaction
             ),
         )
-        storage = StorageWatch(self._quotas, partitions.all, self._metadata_state)
+        self._idle_logs = IdleLogs(self._env, partitions, deletion_ms=self._clock.deletion_ms)
+        storage = StorageWatch(self._quotas, partitions, self._metadata_state)
         for run in (
             storage.run,
+            self._idle_logs.run,
             self._purgatory.run,
             maintenance.run,
             applier.run,
@@ -475,6 +479,7 @@ class Broker:
         assert self._partitions is not None
         assert self._scrubber is not None
         assert self._compactor is not None
+        assert self._idle_logs is not None
         assert self._roles is not None
         self._env.probe("broker_stopping", address=self.address)
         self._dispatcher.is_stopping = True
@@ -493,16 +498,23 @@ class Broker:
             # The last outcomes; another broker takes them, unless it leads no audit topic.
             await self._audit.finish(_AUDIT_FINISH_S)
             self._audit.close()
+        await self._flush(self._partitions)
+        await self._idle_logs.write()  # While this broker leads: only then are they known to rest.
         # An append after the last flush would be lost, although the directory is marked as clean.
         self._roles.stop()
-        for partition in self._partitions.all():
+        await self._flush(self._partitions)
+        await self._leave(self._cluster, self._partitions)
+
+    async def _flush(self, partitions: ReplicaManager) -> None:
+        """Write everything that a start would otherwise scan, and wait for repairs under way."""
+        unsettled = [each for each in partitions.all() if each.is_held or not each.log.is_settled]
+        for partition in unsettled:
             partition.log.request_checkpoint()
             self._group_commit.request(partition)
-        for partition in self._partitions.all():
+        for partition in unsettled:
             with suppress(LogOfflineError):
-                await self._group_commit.flush_now(partition)  # Waits for a repair under way.
+                await self._group_commit.flush_now(partition)
         await self._group_commit.wait_idle()
-        await self._leave(self._cluster, self._partitions)
 
     async def _hand_over(self, cluster: ClusterNode) -> None:
         """Hand leaderships over to other brokers, if there are any."""

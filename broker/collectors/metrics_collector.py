@@ -136,7 +136,9 @@ class MetricsCollector:
             found += groups
             if selection.may_have("queue"):
                 totals = self._replicas.totals
-                found += await self._queues.families(totals.journals, written=totals.written)
+                found += await self._queues.families(
+                    totals.journals, written=totals.written, uncounted=totals.uncounted
+                )
         return await selection.of(found)
 
     async def _of_topics(self) -> list[Family]:

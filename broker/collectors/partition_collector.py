@@ -9,6 +9,7 @@ import trio
 from tidelog.broker.collectors.replica_walk import replica_lag
 from tidelog.broker.metrics import catalog
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.groups.pattern import TopicPattern
 from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
 
@@ -55,14 +56,15 @@ def _is_led(labelled: tuple[Labels, Partition]) -> bool:
 class PartitionCollector:
     """Reads the replicas of a broker."""
 
-    def __init__(self, replicas: Callable[[], list[Partition]]) -> None:
+    def __init__(self, replicas: ReplicaManager) -> None:
         """Read `replicas`."""
         self._replicas = replicas
 
     async def families(self, topics: TopicPattern) -> list[Family]:
         """Return the metrics of the partitions of some topics."""
         shown: list[tuple[Labels, Partition]] = []
-        for number, partition in enumerate(self._replicas()):
+        await self._open_idle(topics)
+        for number, partition in enumerate(self._replicas.all()):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             is_of_topic = not partition.queue_name and not partition.is_staging
@@ -77,3 +79,13 @@ class PartitionCollector:
                 for metric, value in _OF_LEADERS
             ),
         ]
+
+    async def _open_idle(self, topics: TopicPattern) -> None:
+        """Open the closed replicas of these topics: a reader that names a topic uses it."""
+        for number, topic in enumerate(self._replicas.idle_topics()):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if not topic.is_internal and topics.matches(topic.name):
+                for place in range(topic.partition_count):
+                    self._replicas.replica(topic.topic_id, place)
+                await trio.lowlevel.checkpoint()

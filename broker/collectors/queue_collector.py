@@ -163,12 +163,12 @@ class QueueCollector:
         self._limit = trio.CapacityLimiter(_LOADS_AT_ONCE)
 
     async def families(
-        self, journals: Iterable[Partition], *, written: Iterable[Partition]
+        self, journals: Iterable[Partition], *, written: Iterable[Partition], uncounted: int = 0
     ) -> list[Family]:
         """Return the metrics of all queues.
 
         `journals` are those that this broker leads, and `written` the partitions of topics whose
-        records it got from clients.
+        records it got from clients. Another `uncounted` journals are closed.
         """
         server, now = self._server, trio.current_time()
         await self._count_sent(written)
@@ -197,7 +197,7 @@ class QueueCollector:
             is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY,
         ):
             await trio.lowlevel.checkpoint()
-        return await self._families(depths, self._unknown_count)
+        return await self._families(depths, self._unknown_count + uncounted)
 
     async def _look(self, journal: Partition, found: "_Found", *, is_last: bool = False) -> None:
         """Add the messages of a partition, or note that they must be counted first."""

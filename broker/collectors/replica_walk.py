@@ -19,13 +19,18 @@ from tidelog.broker.metrics.catalog import (
     REPLICA_LAG_RECORDS,
     STAGED_BYTES,
 )
+from tidelog.broker.partitions.idle_replicas import IdleReplica
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.disk.availability import LogStatus
 from tidelog.wire.metrics.metric import Family, family, single
 
 _AT_ONCE: Final = 200
 """Replicas that are read before other tasks run: half a millisecond."""
+_OPENED_MAX: Final = 100
+"""Closed journals that one walk opens."""
 _PER_S: Final = 2_000
 """Replicas for each second of the time until the next walk."""
 _STATES: Final = (
@@ -53,6 +58,8 @@ class ReplicaTotals:
     written: list[Partition] = field(default_factory=list[Partition])
     """Partitions of topics whose records this broker got from clients."""
     count: int = 0
+    uncounted: int = 0
+    """Closed journals of queues whose messages are not known."""
 
 
 @final
@@ -60,12 +67,18 @@ class ReplicaWalk:
     """Totals of all replicas, not older than they are many."""
 
     def __init__(
-        self, replicas: Callable[[], list[Partition]], *, has_series: Callable[[str, bool], bool]
+        self,
+        replicas: ReplicaManager,
+        *,
+        topic_of: Callable[[bytes], Topic | None],
+        has_series: Callable[[str, bool], bool],
     ) -> None:
         """Read `replicas`; topics that get no series of their own are one together.
 
-        `has_series` is called with the name of a topic, and whether a replica of it has records.
+        `topic_of` returns the topic of an id. `has_series` is called with the name of a topic, and
+        whether a replica of it has records.
         """
+        self._topic_of = topic_of
         self._replicas = replicas
         self._has_series = has_series
         self._walked_at = float("-inf")
@@ -77,12 +90,32 @@ class ReplicaWalk:
         if now - self._walked_at < self.totals.count / _PER_S:
             return
         totals = ReplicaTotals()
-        for partition in self._replicas():
+        await self._open_uncounted()
+        for number, (key, idle) in enumerate(list(self._replicas.idle.items())):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            topic = self._topic_of(key[0])
+            if topic is not None:
+                self._add_idle(totals, topic, idle, is_led=self._replicas.is_led(*key))
+        for partition in self._replicas.all():
             totals.count += 1
             if totals.count % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             self._add(totals, partition)
         self.totals, self._walked_at = totals, now
+
+    async def _open_uncounted(self) -> None:
+        """Open some closed journals of queues with messages, so that they are counted."""
+        uncounted = [
+            key
+            for key, idle in self._replicas.idle.items()
+            if not idle.is_drained
+            and (topic := self._topic_of(key[0])) is not None
+            and topic.queue is not None
+        ]
+        for key in uncounted[:_OPENED_MAX]:
+            self._replicas.replica(*key)
+            await trio.lowlevel.checkpoint()
 
     def families(self) -> list[Family]:
         """Return the metrics of the last walk."""
@@ -95,6 +128,29 @@ class ReplicaWalk:
             family(REPLICA_LAG_RECORDS, [((name,), lag) for name, lag in totals.lag_of.items()]),
         ]
 
+    def _add_idle(
+        self, totals: ReplicaTotals, topic: Topic, idle: IdleReplica, *, is_led: bool
+    ) -> None:
+        totals.count += 1
+        totals.states["leader"] += is_led
+        totals.states["follower"] += not is_led
+        if topic.is_internal:
+            totals.uncounted += topic.queue is not None and not idle.is_drained
+            return
+        has_records = idle.log_end_offset > idle.log_start_offset
+        self._add_bytes(totals, topic.name, idle.size_bytes, has_records=has_records)
+
+    def _add_bytes(
+        self, totals: ReplicaTotals, name: str, size_bytes: int, *, has_records: bool
+    ) -> str:
+        """Add the bytes of a replica; return the name of the series that has them."""
+        if has_records:
+            totals.filled.add(name)
+        if not self._has_series(name, has_records):
+            name = OTHER
+        totals.bytes_of[name] += size_bytes
+        return name
+
     def _add(self, totals: ReplicaTotals, partition: Partition) -> None:
         log, leader, states = partition.log, partition.leader, totals.states
         status = log.status
@@ -106,12 +162,8 @@ class ReplicaWalk:
         if partition.is_staging:
             totals.staged_bytes += log.size_bytes
         elif not partition.queue_name:
-            name, has_records = partition.topic, log.log_end_offset > log.log_start_offset
-            if has_records:
-                totals.filled.add(name)
-            if not self._has_series(name, has_records):
-                name = OTHER
-            totals.bytes_of[name] += log.size_bytes
+            has_records = log.log_end_offset > log.log_start_offset
+            name = self._add_bytes(totals, partition.topic, log.size_bytes, has_records=has_records)
             if partition.traffic.received_records:
                 totals.written.append(partition)
         if leader is None:

@@ -157,10 +157,9 @@ class MetadataHandler:
         self, topic: Topic, number: int, known: PartitionRegistration
     ) -> PartitionMetadata:
         leader = known.leader
-        if leader == self._config.node_id:
-            replica = self._partitions.replica(topic.topic_id, number)
-            if replica is None or replica.leader is None:
-                leader = None  # The log is being opened; clients must not connect before that.
+        is_ours = leader == self._config.node_id
+        if is_ours and not self._partitions.is_led(topic.topic_id, number):
+            leader = None  # The log is being opened; clients must not connect before that.
         in_sync = list(known.in_sync_replicas)
         return PartitionMetadata(number, leader, known.leader_epoch, in_sync)
 

@@ -137,6 +137,9 @@ class HotTraffic:
             if known.leader != self._cluster.node_id:
                 remote.setdefault(known.leader, []).append(place)
                 continue
+            if (topic_id, place) in self._partitions.idle:
+                others.append(0.0)
+                continue
             local = self._partitions.replica(topic_id, place)
             if local is not None:
                 others.append(self._rate(local, trio.current_time()).bytes_per_s)
@@ -156,7 +159,7 @@ class HotTraffic:
 
     def _decide(self, exceeding: dict[Partition, None], total: float) -> None:
         for partition in list(self._hot.hot):
-            is_led = self._partitions.replica(*partition.key) is partition and partition.leader
+            is_led = self._partitions.is_open(partition) and partition.leader
             if not is_led and self._hot.remove(partition):
                 partition.probe("partition_cooled", reason="this broker leads it no more")
         changes = self._hot.update(exceeding, trio.current_time())

@@ -13,6 +13,7 @@ from tidelog.broker.partitions.data_directory import (
     NODE_NAME,
     RECOVERY_NAME,
 )
+from tidelog.broker.partitions.idle_replicas import IDLE_LOGS_NAME
 from tidelog.broker.partitions.replica_manifest import MANIFEST_NAME
 from tidelog.coordinator.metadata.catalog import queue_of_journal
 from tidelog.coordinator.raft_node.storage import OWNER, SNAPSHOT_NAME, VOTE_NAME
@@ -32,6 +33,7 @@ class FileKind(Enum):
     SNAPSHOT = "snapshot"
     NODE = "node"
     REPLICAS = "replicas"
+    IDLE_LOGS = "idle_logs"
     CLEAN_SHUTDOWN = "clean_shutdown"
     RECOVERY = "recovery"
     LOCK = "lock"
@@ -58,6 +60,7 @@ _BY_NAME: Final = {
     SNAPSHOT_NAME: FileKind.SNAPSHOT,
     NODE_NAME: FileKind.NODE,
     MANIFEST_NAME: FileKind.REPLICAS,
+    IDLE_LOGS_NAME: FileKind.IDLE_LOGS,
     CLEAN_SHUTDOWN_NAME: FileKind.CLEAN_SHUTDOWN,
     RECOVERY_NAME: FileKind.RECOVERY,
     LOCK_NAME: FileKind.LOCK,

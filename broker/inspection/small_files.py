@@ -12,6 +12,7 @@ import msgspec
 from tidelog.broker.inspection.file_kinds import FileKind
 from tidelog.broker.inspection.rows import Row, bad, named, named_fields
 from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity, WantedRecovery
+from tidelog.broker.partitions.idle_replicas import IdleLogsContent
 from tidelog.broker.partitions.replica_manifest import ManifestContent
 from tidelog.coordinator.controller.log_entries import decode_snapshot_records
 from tidelog.coordinator.raft_node.storage import StoredSnapshot, Vote
@@ -31,6 +32,7 @@ SMALL_FILES: Final[Mapping[FileKind, type[Any]]] = {
     FileKind.SNAPSHOT: StoredSnapshot,
     FileKind.NODE: NodeIdentity,
     FileKind.REPLICAS: ManifestContent,
+    FileKind.IDLE_LOGS: IdleLogsContent,
     FileKind.CLEAN_SHUTDOWN: CleanShutdown,
     FileKind.RECOVERY: WantedRecovery,
 }

@@ -101,7 +101,7 @@ class Maintenance:
                 if partition.log.is_idle and not self._config().min_free_disk_bytes:
                     self._blank.add(partition)
                     continue
-                is_gone = self._partitions.replica(*partition.key) is not partition
+                is_gone = not self._partitions.is_open(partition)
                 if is_gone or partition.is_held or partition.is_removing:
                     continue
                 try:

@@ -52,6 +52,7 @@ class Retention:
         max_bytes = self._config().log_retention_disk_bytes
         if not max_bytes:
             return
+        self.partitions.open_all_soon()  # Any of them may have the oldest records.
         now_ms = self._env.clock.now_ms()
         counted = [
             partition

@@ -5,6 +5,7 @@ If the other replicas have lost theirs by then, repair is no longer possible.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, final
 
 import msgspec
@@ -14,10 +15,12 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.coordinator.metadata.broker_delta import Key
+from tidelog.logstore.checkpoint import DamagedFileError
 from tidelog.logstore.segments.gap_scan import Gap
 from tidelog.logstore.segments.segment_scrub import SegmentScrub, is_checkpoint_spoiled
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import BrokerError, CorruptRecordError
+from tidelog.wire.errors import BrokerError, CorruptRecordError, DataDirectoryError
 
 _FIRST_ROUND_S: Final = 60.0
 """Delay of the first round in seconds: a start has enough other work."""
@@ -72,6 +75,11 @@ class Scrubber:
     def _bytes_per_s(self) -> int:
         return self._config().scrub_max_bytes_per_second
 
+    @property
+    def _step_bytes(self) -> int:
+        per_step = self._bytes_per_s // _STEPS_PER_S
+        return min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
+
     async def run(self) -> None:
         """Read in rounds, until cancelled or stopped; return at once if scrubbing is off."""
         if not self._is_on:
@@ -88,28 +96,60 @@ class Scrubber:
         self._working.cancel()
 
     async def _run_round(self) -> None:
-        partitions = self._partitions.all()
+        partitions, closed = self._partitions.all(), list(self._partitions.idle.items())
         # A random first log, since brokers may be restarted more often than a round ends.
         first = self._env.random.randrange(len(partitions)) if partitions else 0
         begun_at = trio.current_time()
-        self._update(log_count=len(partitions), logs_done=0, bytes_done=0)
+        self._update(log_count=len(partitions) + len(closed), logs_done=0, bytes_done=0)
         for partition in partitions[first:] + partitions[:first]:
             if partition.log.is_idle and partition.log.log_end_offset == 0:
                 await trio.lowlevel.checkpoint()  # The log has never had records.
             else:
                 await self._scrub(partition)
             self._update(logs_done=self.progress.logs_done + 1)
+        for key, idle in closed:
+            if idle.log_end_offset == 0:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._scrub_closed(key)
+            self._update(logs_done=self.progress.logs_done + 1)
         damage_known = sum(len(each.log.damage) for each in self._partitions.all())
         self._env.probe(
             "scrub_round_ended",
             severity="warning" if damage_known else "info",
-            log_count=len(partitions),
+            log_count=len(partitions) + len(closed),
             size_bytes=self.progress.bytes_done,
             seconds=round(trio.current_time() - begun_at, 1),
             damage_found=self.progress.damage_found,
             damage_known=damage_known,
         )
         self._update(rounds_ended=self.progress.rounds_ended + 1, log_count=0, logs_done=0)
+
+    async def _scrub_closed(self, key: Key) -> None:
+        """Scrub a closed log; open it if it is not intact, or if a request has opened it."""
+        await trio.sleep(_LOG_COST_BYTES / self._bytes_per_s)
+        is_intact = False
+        scrubs = self._partitions.closed_scrubs(key)
+        with suppress(OSError, DamagedFileError, DataDirectoryError):
+            while scrub := await self._env.run_in_thread(lambda: next(scrubs, None)):
+                await self._read(scrub)
+                if scrub.gaps or scrub.spoiled:
+                    break
+            else:
+                is_intact = key in self._partitions.idle
+        if not is_intact:
+            partition = self._partitions.replica(*key)
+            if partition is not None:
+                await self._scrub(partition)
+
+    async def _read(self, scrub: SegmentScrub) -> None:
+        """Read a segment of a closed log."""
+        while not scrub.is_done:
+            bytes_seen = scrub.read_bytes
+            cost = await self._env.run_in_thread(lambda: scrub.run(self._step_bytes))
+            done = scrub.read_bytes - bytes_seen
+            self._update(bytes_done=self.progress.bytes_done + done)
+            await trio.sleep(cost / self._bytes_per_s)
 
     async def _scrub(self, partition: Partition) -> None:
         from_offset = 0
@@ -127,14 +167,12 @@ class Scrubber:
                 partition.reading_failed(error)
 
     def _is_open(self, partition: Partition) -> bool:
-        return self._partitions.replica(*partition.key) is partition
+        return self._partitions.is_open(partition)
 
     async def _scrub_segment(self, partition: Partition, scrub: SegmentScrub) -> None:
-        per_step = self._bytes_per_s // _STEPS_PER_S
-        step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
         gaps_seen = bytes_seen = 0
         while not scrub.is_done:
-            cost = await self._env.run_in_thread(lambda: scrub.run(step_bytes))
+            cost = await self._env.run_in_thread(lambda: scrub.run(self._step_bytes))
             for gap in scrub.gaps[gaps_seen:]:
                 await self._look_closer(partition, gap)
             gaps_seen = len(scrub.gaps)

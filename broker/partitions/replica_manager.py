@@ -5,15 +5,23 @@ Shell: opens, creates and removes logs on the disk.
 
 import errno
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, final
 
+import msgspec
 import trio
 
 from tidelog.broker.encryption.keyring import Keyring
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.data_directory import DataDirectory
+from tidelog.broker.partitions.idle_replicas import (
+    DescribedReplica,
+    IdleReplica,
+    IdleReplicas,
+    QueueRest,
+)
 from tidelog.broker.partitions.mover_ids import MoverIds
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manifest import ReplicaManifest, SuspectReplica
@@ -24,15 +32,19 @@ from tidelog.coordinator.metadata.leaderless import why_leaderless
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk
+from tidelog.logstore.idle_log import is_unchanged
 from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.recovery.idle_scrub import closed_scrubs
 from tidelog.logstore.recovery.log_presence import LogPresence, presence_of
 from tidelog.logstore.recovery.log_reset import truncate_fully
 from tidelog.logstore.recovery.recovery import RecoveryReport, open_log
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment_format import SegmentHeader
+from tidelog.logstore.segments.segment_scrub import SegmentScrub
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
+    DataDirectoryError,
     InvalidTopicError,
     LeaderNotAvailableError,
     LogOfflineError,
@@ -80,6 +92,16 @@ class ReplicaManager:
         """Data keys of encrypted topics."""
         self._manifest = ReplicaManifest(env, directory.disk)
         self._open: dict[Key, Partition] = {}
+        self.idle = IdleReplicas(env, directory.disk)
+        """Replicas whose logs stay closed until they are needed."""
+        self._unopened: dict[Key, IdleReplica] = {}
+        """Replicas that were closed and are being opened, or could not be."""
+        self.on_open: Callable[[Partition], object] = _ignore
+        """Called for each replica that was closed and is open now."""
+        self.open_soon: Callable[[Key], None] = _ignore
+        """Called for each closed replica that is to be opened in a thread."""
+        self.rest_of_queue: Callable[[Partition], QueueRest | None] = _no_rest
+        """Returns what a journal waits for, `None` while its queue partition has work."""
         self.topic_counts = ObjectCounts(TopicTotals)
         """Traffic by name of the topic."""
         self._internal_traffic = PartitionTraffic(ObjectCounts(TopicTotals), "")
@@ -96,9 +118,45 @@ class ReplicaManager:
         """Return every open partition."""
         return list(self._open.values())
 
+    def idle_topics(self) -> list[Topic]:
+        """Return the topics with closed replicas."""
+        catalog = self._state().catalog
+        found = [catalog.topic_by_id(each) for each in {key[0] for key, _ in self.idle.items()}]
+        return [topic for topic in found if topic is not None]
+
     def replica(self, topic_id: bytes, number: int) -> Partition | None:
-        """Return an open partition, whether or not this broker leads it."""
-        return self._open.get((topic_id, number))
+        """Return an open partition, whether or not this broker leads it; an idle one is opened."""
+        key = (topic_id, number)
+        return self._open.get(key) or self._open_idle(key)
+
+    def is_open(self, partition: Partition) -> bool:
+        """Return whether a replica is open, and was not closed or replaced."""
+        return self._open.get(partition.key) is partition
+
+    def bounds(self, topic_id: bytes, number: int) -> tuple[int, int] | None:
+        """Return log start and high watermark of a replica, without opening it; `None`: not here.
+
+        All records of a closed log are committed.
+        """
+        key = (topic_id, number)
+        partition = self._open.get(key)
+        if partition is not None:
+            return partition.log.log_start_offset, partition.high_watermark
+        idle = self.idle.get(key)
+        return None if idle is None else (idle.log_start_offset, idle.log_end_offset)
+
+    def is_led(self, topic_id: bytes, number: int) -> bool:
+        """Return whether this broker leads a partition, without opening it."""
+        key = (topic_id, number)
+        partition = self._open.get(key)
+        if partition is not None:
+            return partition.leader is not None
+        known = self._state().partition(topic_id, number) if key in self.idle else None
+        return known is not None and known.leader == self._own_id
+
+    @property
+    def _own_id(self) -> int:
+        return self._directory.identity.node_id
 
     @property
     def may_lead(self) -> bool:
@@ -114,7 +172,7 @@ class ReplicaManager:
         """
         partition = self._open.get((topic_id, number))
         if partition is None or partition.leader is None or not self._may_lead():
-            raise self._why_not(topic_id, number)
+            partition = self.led(topic_id, number)
         if partition.queue_name or partition.is_staging:
             _check_no_internal_topic(partition)
         return partition
@@ -140,7 +198,8 @@ class ReplicaManager:
             NotLeaderError: Another broker leads the partition.
             LeaderNotAvailableError: The partition has no leader at the moment.
         """
-        partition = self._open.get((topic_id, number))
+        key = (topic_id, number)
+        partition = self._open.get(key) or self._open_idle(key)
         if partition is not None and partition.leader is not None and self._may_lead():
             return partition
         raise self._why_not(topic_id, number)
@@ -172,7 +231,7 @@ class ReplicaManager:
         return trio.current_time() - self._read_at < _READING_S
 
     def _why_not(self, topic_id: bytes, number: int) -> BrokerError:
-        state, own_id = self._state(), self._directory.identity.node_id
+        state, own_id = self._state(), self._own_id
         partition = state.partition(topic_id, number)
         if partition is None and not state.partitions(topic_id):
             return unknown_topic_id(topic_id)
@@ -223,10 +282,13 @@ class ReplicaManager:
         manifest, directory = self._manifest, self._directory
         await manifest.load(is_expected=directory.keeps_manifest)
         keys = [(topic.topic_id, number) for topic, number in replicas]
+        if not manifest.is_lost:
+            await self._find_idle(replicas)
         entered = [
             (topic, number)
             for topic, number in replicas
-            if manifest.is_lost or manifest.has((topic.topic_id, number))
+            if manifest.is_lost
+            or (manifest.has(key := (topic.topic_id, number)) and key not in self.idle)
         ]
         found = await self._env.run_in_thread(
             lambda: [self._look_at(*replica) for replica in entered]
@@ -258,10 +320,15 @@ class ReplicaManager:
         """Open or create the log of a replica, and add it to the manifest.
 
         Raises:
-            OSError: The disk is full or failed.
+            OSError: The disk is full or failed, or has lost a log that was closed.
             DataDirectoryError: A file belongs to another broker, or to a newer version.
         """
+        key = (topic.topic_id, number)
+        idle = self.idle.take(key) or self._unopened.get(key)
+        if idle is not None:
+            self._unopened[key] = idle
         partition = await self._open_log(topic, number)
+        self._unopened.pop(key, None)
         try:
             await self._manifest.add(partition.key)
         except OSError as error:
@@ -269,12 +336,104 @@ class ReplicaManager:
             if error.errno not in DISK_FULL_ERRNOS or not partition.log.log_end_offset:
                 partition.log.close()
                 raise
-        partition.queue_name = topic.queue_name
-        partition.is_staging = topic.staging_of is not None
-        partition.keyring = self.keyring
-        partition.update_cipher()
-        self._open[topic.topic_id, number] = partition
+        self._open[key] = partition
         return partition
+
+    async def _find_idle(self, replicas: Sequence[tuple[Topic, int]]) -> None:
+        """Find the replicas whose logs stay closed."""
+        await self.idle.load()
+        await self.idle.keep_unchanged(
+            (
+                (topic.topic_id, number),
+                self._directory.partition_directory(topic.name, topic.topic_id, number),
+            )
+            for topic, number in replicas
+            if self.may_be_idle(topic, number) and self._manifest.has((topic.topic_id, number))
+        )
+        for topic, number in replicas:
+            # A queue has work when its topic gets records, so the two are opened together.
+            if topic.queue is not None and (topic.source_id, number) not in self.idle:
+                self.idle.take((topic.topic_id, number))
+
+    def may_be_idle(self, topic: Topic, number: int) -> bool:
+        """Return whether the log of a replica may stay closed, as far as the metadata tells.
+
+        Followers and leaders of followers exchange the ends of their logs. Compaction and new data
+        keys look at all logs of their topics.
+        """
+        known, own = self._state().partition(topic.topic_id, number), self._own_id
+        return (
+            known is not None
+            and known.replicas == (own,)
+            and (own in known.in_sync_replicas or own in known.eligible_leader_replicas)
+            and topic.config.compaction is None
+            and not topic.config.is_encrypted
+        )
+
+    def _open_idle(self, key: Key) -> Partition | None:
+        """Open an idle replica at once, for its first use.
+
+        Its recovery has nothing to scan, as its files are unchanged. Otherwise `open_soon` has a
+        thread recover it.
+        """
+        idle = self.idle.get(key)
+        topic = None if idle is None else self._state().catalog.topic_by_id(key[0])
+        if idle is None or topic is None:
+            return None
+        path = self._directory.partition_directory(topic.name, *key)
+        partition, now_ms = None, self._env.clock.now_ms()
+        if is_unchanged(self.disk, path, idle):
+            with suppress(OSError, DataDirectoryError):  # Opened again in a thread, and reported.
+                log, report = self._open_files(topic, key[1], path, now_ms=now_ms)
+                partition = self._opened(topic, key[1], log, report=report)
+        self.idle.take(key)
+        if partition is None:
+            self._unopened[key] = idle
+            self.open_soon(key)
+            return None
+        self._open[key] = partition
+        self.on_open(partition)
+        if not topic.is_internal:
+            for journal in self._state().catalog.journals_of(topic.topic_id):
+                self._open_idle((journal.topic_id, key[1]))
+        return self._open.get(key)
+
+    def describe(self, partition: Partition) -> DescribedReplica | None:
+        """Return the description of a replica that a start may leave closed, or `None`."""
+        topic = self._state().catalog.topic_by_id(partition.topic_id)
+        is_free = partition.leader is not None and not (partition.is_held or partition.is_removing)
+        if topic is None or not is_free or not self.may_be_idle(topic, partition.number):
+            return None
+        log = partition.log.idle_log(now_ms=self._env.clock.now_ms())
+        if log is None or (partition.is_staging and log.log_start_offset < log.log_end_offset):
+            return None  # Transactions delete what is staged.
+        replica = IdleReplica(*msgspec.structs.astuple(log))
+        if partition.queue_name:
+            rest = self.rest_of_queue(partition)
+            if rest is None:
+                return None
+            times = [each for each in (log.due_ms, rest.due_ms) if each is not None]
+            replica = msgspec.structs.replace(
+                replica, due_ms=min(times, default=None), is_drained=rest.is_drained
+            )
+        return DescribedReplica(partition.key, partition.log.directory, replica)
+
+    def closed_scrubs(self, key: Key) -> Iterator[SegmentScrub]:
+        """Return the scrubs of an idle replica, none if it is open by now; see `idle_scrub`."""
+        topic = self._state().catalog.topic_by_id(key[0])
+        if topic is None or key not in self.idle:
+            return iter(())
+        path = self._directory.partition_directory(topic.name, *key)
+        owner = SegmentHeader(*key, 0)
+        return closed_scrubs(path, owner, self._files, config=topic.config.log)
+
+    def open_all_soon(self) -> None:
+        """Have all idle replicas opened, one after the other."""
+        for key in list(dict(self.idle.items())):
+            idle = self.idle.take(key)
+            assert idle is not None, "it is one of them"
+            self._unopened[key] = idle
+            self.open_soon(key)
 
     async def restart(self, partition: Partition, offset: int) -> None:
         """Recreate the log of a replica at an offset; no other task may use it meanwhile.
@@ -303,10 +462,20 @@ class ReplicaManager:
 
     def close(self, key: Key, error: BrokerError) -> Partition | None:
         """Close the log of a partition, fail its waiting requests with `error`, and return it."""
+        self._forget_closed(key)
         partition = self._open.pop(key, None)
         if partition is not None:
             partition.close(error)
         return partition
+
+    def forget_closed(self, topic_id: bytes) -> None:
+        """Forget the replicas of a topic that are not open."""
+        for number in self._manifest.numbers(topic_id):
+            self._forget_closed((topic_id, number))
+
+    def _forget_closed(self, key: Key) -> None:
+        self.idle.take(key)
+        self._unopened.pop(key, None)
 
     async def remove_replica(self, name: str, topic_id: bytes, number: int) -> None:
         """Remove the files of a reassigned partition; its log is closed.
@@ -332,38 +501,58 @@ class ReplicaManager:
 
     async def _open_log(self, topic: Topic, number: int) -> Partition:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
-        key = (topic.topic_id, number)
-
         now_ms = self._env.clock.now_ms()
+        log, report = await self._env.run_in_thread(
+            lambda: self._open_files(topic, number, path, now_ms=now_ms)
+        )
+        return self._opened(topic, number, log, report=report)
 
-        def open_it() -> tuple[PartitionLog, RecoveryReport]:
-            owner = SegmentHeader(topic.topic_id, number, 0)
-            log, report = open_log(
-                path,
-                owner,
-                self._files,
-                config=topic.config.log,
-                now_ms=now_ms,
-                is_suspect=key in self.suspects and self._has_others(key),
-                checks_end=not self._directory.was_clean,
-            )
-            if not self._manifest.has(key):
-                _write_checkpoint(log)
-            return log, report
+    def _open_files(
+        self, topic: Topic, number: int, path: str, *, now_ms: int
+    ) -> tuple[PartitionLog, RecoveryReport]:
+        """Recover a log; blocks.
 
-        log, report = await self._env.run_in_thread(open_it)
+        Raises:
+            OSError: The disk is full or failed, or has lost a log that was closed.
+            DataDirectoryError: A file belongs to another broker, or to a newer version.
+        """
+        key = (topic.topic_id, number)
+        idle = self._unopened.get(key)
+        if idle is not None and presence_of(self.disk, path) is LogPresence.MISSING:
+            raise OSError(errno.EIO, f"the files of the closed log in {path} are lost")
+        log, report = open_log(
+            path,
+            SegmentHeader(topic.topic_id, number, 0),
+            self._files,
+            config=topic.config.log,
+            now_ms=now_ms,
+            is_suspect=key in self.suspects and self._has_others(key),
+            # The start at which a log stayed closed may have been one after a crash.
+            checks_end=not self._directory.was_clean or idle is not None or key in self.idle,
+        )
+        if idle is not None and log.log_end_offset < idle.log_end_offset:
+            log.close()
+            raise OSError(errno.EIO, f"the closed log in {path} went back in time")
+        if not self._manifest.has(key):
+            _write_checkpoint(log)
+        return log, report
+
+    def _opened(
+        self, topic: Topic, number: int, log: PartitionLog, *, report: RecoveryReport
+    ) -> Partition:
+        """Return the partition of a log, and report what recovery found."""
         self._report(topic, number, report, log=log)
         self._env.probe(
             "log_opened",
             severity="debug",
             topic=topic.name,
             partition=number,
-            directory=path,
+            directory=log.directory,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             truncated_bytes=report.truncated_bytes,
         )
-        return Partition(
+        partition = Partition(
             topic.topic_id,
             number,
             log,
@@ -376,6 +565,11 @@ class ReplicaManager:
                 else PartitionTraffic(self.topic_counts, topic.name)
             ),
         )
+        partition.queue_name = topic.queue_name
+        partition.is_staging = topic.staging_of is not None
+        partition.keyring = self.keyring
+        partition.update_cipher()
+        return partition
 
     def _report(
         self, topic: Topic, number: int, report: RecoveryReport, *, log: PartitionLog
@@ -452,7 +646,7 @@ class ReplicaManager:
 
     def _settle_replicas(self, topic: Topic) -> None:
         """Set aside the partitions that the metadata assigns to other brokers."""
-        own_id = self._directory.identity.node_id
+        own_id = self._own_id
         for number in self._directory.stored_partitions(topic.name, topic.topic_id):
             known = self._state().partition(topic.topic_id, number)
             if known is not None and own_id not in known.replicas:
@@ -475,6 +669,15 @@ def _write_checkpoint(log: PartitionLog) -> None:
             raise OSError(errno.ENOSPC, f"no room for the checkpoint of {log.directory}")
         # With the first records another checkpoint is written: it is the evidence of them.
         log.request_checkpoint(is_due=True)
+
+
+def _ignore(each: object) -> None:
+    del each
+
+
+def _no_rest(journal: Partition) -> QueueRest | None:
+    del journal
+    return None
 
 
 def _check_no_internal_topic(partition: Partition) -> None:

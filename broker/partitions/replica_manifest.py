@@ -11,7 +11,7 @@ loss.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, final
 
 import msgspec
@@ -73,6 +73,10 @@ class ReplicaManifest:
     def has(self, key: Key) -> bool:
         """Return whether a replica was created here."""
         return self._is_wanted(key) and key not in self._unsaved
+
+    def numbers(self, topic_id: bytes) -> Sequence[int]:
+        """Return the numbers of the partitions of a topic, in order."""
+        return self._numbers(topic_id)
 
     async def load(self, *, is_expected: bool) -> None:
         """Read the file of an earlier process; `is_expected` if one has written it.

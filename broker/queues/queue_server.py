@@ -20,6 +20,7 @@ from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.queue_totals import QueueTotals
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
+from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
@@ -244,6 +245,29 @@ class QueueServer:
         """Return a partition of a queue if it is in memory."""
         hosted = self._hosted.get((queue_id, number))
         return hosted if hosted is not None and hosted.journal.is_led else None
+
+    def is_at_rest(self, journal: Partition) -> bool:
+        """Return whether a partition has no work before a request or a new message."""
+        hosted = self._hosted.get(journal.key)
+        if hosted is None:
+            return not self.resumer.is_due(journal)
+        is_busy = self._movers[hosted].is_moving or hosted.next_deadline_ms is not None
+        return hosted.error is None and hosted.is_idle and not is_busy
+
+    def is_drained(self, journal: Partition) -> bool:
+        """Return whether a partition is known to have no messages; it is at rest."""
+        hosted, leader = self._hosted.get(journal.key), journal.leader
+        summary = None if leader is None else self.idle.get(leader)
+        if hosted is not None and hosted.is_loaded:
+            summary = hosted.summary()
+        bounds = self.partitions.bounds(self.view(journal.topic_id).source_id, journal.number)
+        if bounds is None:
+            return False
+        start, end = bounds
+        if summary is None:
+            return start == end
+        is_empty = not (summary.visible or summary.in_flight or summary.delayed or summary.dead)
+        return is_empty and summary.records_end == end
 
     def unload_soon(self, hosted: HostedPartition) -> None:
         """Unload a partition soon unless it is used: counting all queues does not use them."""

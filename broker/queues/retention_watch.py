@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
+from tidelog.broker.partitions.idle_replicas import QueueRest
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.queue_view import QueueView
@@ -78,6 +79,16 @@ class RetentionWatch:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_rounds)
             await self._run_looks(nursery)
+
+    def rest_of(self, journal: Partition) -> QueueRest | None:
+        """Return what a partition waits for, `None` while it has work."""
+        due_s = self._due.deadline_of(journal)
+        if due_s is None or journal in self._looked_at or not self._server.is_at_rest(journal):
+            return None
+        is_drained = False
+        with suppress(BrokerError):  # It is being deleted.
+            is_drained = self._server.is_drained(journal)
+        return QueueRest(None if is_drained else int(due_s * 1000), is_drained)
 
     def _look_soon(self, partition: Partition) -> None:
         if partition.queue_name:

@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.quotas.broker_quotas import BrokerQuotas
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.security.quota_limits import over_count, quotas_of
@@ -29,7 +29,7 @@ class StorageWatch:
     def __init__(
         self,
         quotas: BrokerQuotas,
-        partitions: Callable[[], list[Partition]],
+        partitions: ReplicaManager,
         state: Callable[[], ClusterState],
     ) -> None:
         """Count `partitions` that this broker leads, by the owners in the metadata."""
@@ -50,7 +50,13 @@ class StorageWatch:
 
     async def _count(self) -> None:
         stored: dict[str, int] = {}
-        for place, partition in enumerate(self._partitions()):
+        for place, (key, idle) in enumerate(list(self._partitions.idle.items())):
+            if place % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            topic = self._state().catalog.topic_by_id(key[0])
+            if topic is not None and not (topic.is_internal or topic.is_audit):
+                stored[topic.owner] = stored.get(topic.owner, 0) + idle.size_bytes
+        for place, partition in enumerate(self._partitions.all()):
             if place % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             state = self._state()

@@ -54,7 +54,7 @@ class ReplicationContext:
 
     def is_open(self, partition: Partition) -> bool:
         """Return whether a replica is still open, and was not closed or replaced."""
-        return self.partitions.replica(*partition.key) is partition
+        return self.partitions.is_open(partition)
 
     def status_of(self, node_id: int) -> BrokerStatus | None:
         """Return the status of a broker; see `isr.replica_set.BrokerView`."""

@@ -59,6 +59,11 @@ class Deadlines(Generic[Item]):
         """Return the waiting items."""
         return self._tick_of.keys()
 
+    def deadline_of(self, item: Item) -> float | None:
+        """Return the deadline of an item in seconds, `None` if it does not wait."""
+        tick = self._tick_of.get(item)
+        return None if tick is None else tick / _TICKS_PER_SECOND
+
     def take_expired(self, now: float) -> list[Item]:
         """Remove and return the items that have reached their deadline, earliest first."""
         expired: list[Item] = []

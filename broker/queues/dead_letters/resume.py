@@ -83,6 +83,10 @@ class Resumer:
         """Whether no check is due or scheduled."""
         return not (self._due or self._later)
 
+    def is_due(self, partition: Partition) -> bool:
+        """Return whether a check of a partition is due or scheduled."""
+        return partition in self._due or partition in self._later
+
     def check_soon(self, partition: Partition, *, has_new_settings: bool = False) -> None:
         """Schedule a check for work, if the partition is the journal of a queue."""
         if partition.queue_name:

@@ -31,6 +31,7 @@ ID = "ab" * 16
         ("snapshot", FileKind.SNAPSHOT),
         ("node", FileKind.NODE),
         ("replicas", FileKind.REPLICAS),
+        ("idle-logs", FileKind.IDLE_LOGS),
         ("clean-shutdown", FileKind.CLEAN_SHUTDOWN),
         ("lock", FileKind.LOCK),
         ("1.log", FileKind.UNKNOWN),

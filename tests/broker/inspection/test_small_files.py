@@ -9,6 +9,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.inspection.file_kinds import FileKind
 from tidelog.broker.inspection.small_files import SMALL_FILES, small_file_line
 from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity, WantedRecovery
+from tidelog.broker.partitions.idle_replicas import IdleLogsContent, IdleReplica
 from tidelog.broker.partitions.replica_manifest import ManifestContent, SuspectReplica
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import SnapshotMeta
@@ -23,6 +24,7 @@ CONTENTS = {
     FileKind.CLEAN_SHUTDOWN: CleanShutdown(7, 3),
     FileKind.RECOVERY: WantedRecovery(SetAdministrator("root", None, "01", b"", 1)),
     FileKind.REPLICAS: ManifestContent([(b"\x01", [0, 1])], [SuspectReplica(b"\x01", 1, True)]),
+    FileKind.IDLE_LOGS: IdleLogsContent([(b"\x01", 0, IdleReplica(5, 0, 64, 0, 0, 64, None))]),
     FileKind.VOTE: Vote(VOTER, "c", HardState()),
     FileKind.SNAPSHOT: StoredSnapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
 }

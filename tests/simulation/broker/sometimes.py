@@ -11,6 +11,7 @@ from typing import Final, final
 from tests.simulation.machine.file_tree import Survival
 
 FORCED: Final = {
+    "idle logs early": "closed logs were described for the next start",
     "checkpoint early": "a flush wrote a checkpoint that was not due",
     "flush late": "a flush began a little after it was asked for",
     "roll early": "maintenance rolled a segment that was neither old nor full",
@@ -55,6 +56,7 @@ PROBES: Final = {
     "crash in checkpoint": "a crash came while a checkpoint was being written",
     "crash in swap": "a crash came while compaction swapped in a cleaned segment",
     "log compacted": "a round of compaction completed",
+    "logs stay closed": "a start left logs closed",
     "crash in metadata": "a crash came while the catalog was being written",
     "crash in creation": "a crash came while a topic was being created",
     "crash in deletion": "a crash came while a topic was being deleted",
@@ -158,6 +160,7 @@ _EVENTS = {
     "log_damaged": "damage at start",
     "segments_deleted": "segments deleted",
     "log_compacted": "log compacted",
+    "logs_stay_closed": "logs stay closed",
     "broker_failed": "start refused",
     "accept_failed": "accept failed",
 }

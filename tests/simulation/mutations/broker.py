@@ -10,7 +10,9 @@ import trio
 
 import tidelog.broker.handlers.fetch
 import tidelog.broker.handlers.produce
+import tidelog.broker.partitions.idle_replicas
 import tidelog.broker.partitions.partition
+import tidelog.broker.partitions.replica_manager
 import tidelog.coordinator.metadata.topic_commands
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.handlers.fetch import FetchHandler, FoundBatches
@@ -18,12 +20,14 @@ from tidelog.broker.handlers.produce import DelayedProduce, ProduceHandler
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.partitions.partition import AckWaiter, Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.metadata.catalog import (
     PRODUCER_ID_BLOCK,
     AlterTopic,
     Catalog,
     Record,
     TakeProducerIds,
+    Topic,
 )
 from tidelog.coordinator.metadata.commands import CommandOutcome, ProducerIds
 from tidelog.coordinator.metadata.state import ClusterState
@@ -31,6 +35,7 @@ from tidelog.coordinator.raft_node.storage import RaftStorage
 from tidelog.isr.divergence import LogShape, find_truncation
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.log import Appended, PartitionLog
+from tidelog.logstore.recovery.recovery import RecoveryReport
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.wire.messages.fetch import PartitionFetch
@@ -198,7 +203,31 @@ async def _do_not_wait(_: GroupCommit) -> None:
     """Skip the wait."""
 
 
+def _always_unchanged(*_: object) -> bool:
+    return True
+
+
+_open_files = ReplicaManager._open_files
+
+
+def _open_as_described(
+    self: ReplicaManager, topic: Topic, number: int, path: str, *, now_ms: int
+) -> tuple[PartitionLog, RecoveryReport]:
+    log, report = _open_files(self, topic, number, path, now_ms=now_ms)
+    idle = self.idle.get((topic.topic_id, number))
+    if idle is not None:
+        log.truncate(idle.log_end_offset, may_drop_damage=True)
+    return log, report
+
+
 MUTATIONS: Final = (
+    Mutation(
+        "old-description-is-believed",
+        "a closed log is opened as it was described, whatever was written since",
+        (tidelog.broker.partitions.idle_replicas, "is_unchanged", _always_unchanged),
+        (tidelog.broker.partitions.replica_manager, "is_unchanged", _always_unchanged),
+        (ReplicaManager, "_open_files", _open_as_described),
+    ),
     Mutation(
         "read-uncommitted",
         "fetches read beyond the high watermark",
