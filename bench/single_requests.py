@@ -10,8 +10,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import perf_counter
 from typing import Final
 
-import trio
-
 import tidelog
 
 VALUE: Final = b"." * 100
@@ -114,10 +112,10 @@ async def _working(client: tidelog.Client, count: int) -> AsyncGenerator[Run]:
             assert message.value == VALUE
             times.append(perf_counter())
             if len(times) > count:
-                scope.cancel()
+                worker.stop()
 
-        with trio.CancelScope() as scope:
-            await queue.work(handle, concurrency=1)
+        worker = queue.worker(handle, concurrency=1)
+        await worker.run()  # Until all are deleted.
         return times
 
     yield run

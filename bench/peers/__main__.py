@@ -1,9 +1,12 @@
 """The command: `python -m bench.peers [--quick] [--only goals] [--peers NAMES] [NAME ...]`."""
 
 import argparse
+import io
 import shutil
 import signal
+import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +18,7 @@ from bench.peers.asyncio_clients import ASYNCIO
 from bench.peers.beanstalkd import BEANSTALKD
 from bench.peers.cases import Wanted, Workload, make_groups
 from bench.peers.drain import DRAIN
+from bench.peers.elasticmq import ELASTICMQ
 from bench.peers.footprint import FOOTPRINT
 from bench.peers.kafka import KAFKA
 from bench.peers.late import LATE
@@ -30,19 +34,19 @@ from bench.peers.rabbitmq import RABBITMQ
 from bench.peers.rates import RATES
 from bench.peers.redis import REDIS
 from bench.peers.report import make_report
-from bench.peers.results import OWN, LeftOut, RowId, Store
+from bench.peers.results import OWN, LeftOut, RowId, RowResult, Store
 from bench.peers.spark import SPARK
 from bench.peers.systems import Installed, System
 
 _PROFILES: Final = Path(__file__).with_name("profiles.md")
 _SYSTEMS: Final = {
-    system.name: system for system in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD)
+    system.name: system for system in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD, ELASTICMQ)
 }
 _WORKLOADS: Final[Mapping[str, Workload]] = {
     workload.name: workload
     for workload in (RATES, QUEUES, LATENCY, ASYNCIO, SPARK, NATIVE, DRAIN, LATE, FOOTPRINT)
 }
-_MINUTES: Final = 45.0
+_MINUTES: Final = 60.0
 _REPORT: Final = "report"
 _HERE: Final = Path(__file__).resolve().parent
 _BUILD: Final = ROOT / "build" / "peers"
@@ -78,6 +82,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--cases", default="", help='only rows with this in them, such as "100 B 01"'
+    )
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="compare the report with the results of this commit"
     )
     parser.add_argument(
         "--directory",
@@ -117,10 +124,27 @@ def _install(names: Sequence[str], store: Store) -> dict[str, tuple[System, Inst
     return found
 
 
-def _write(store: Store, directory: Path) -> None:
+def _results_of(commit: str) -> list[RowResult]:
+    """Return the results that a commit contains."""
+    place = (_HERE / "results").relative_to(ROOT)
+    command = ["git", "archive", commit, str(place)]
+    packed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout
+    with tempfile.TemporaryDirectory() as directory:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(directory, filter="data")
+        return Store(Path(directory) / place).load()
+
+
+def _write(store: Store, directory: Path, *, since: str | None) -> None:
     """Write the report of all stored results; a quick run has its own file."""
     profiles = _PROFILES.read_text(encoding="utf-8")
-    report = make_report(store.load(), _SYSTEMS.values(), store.left_out(), profiles=profiles)
+    report = make_report(
+        store.load(),
+        _SYSTEMS.values(),
+        store.left_out(),
+        earlier=_results_of(since) if since else [],
+        profiles=profiles,
+    )
     plots = directory / "plots"
     shutil.rmtree(plots, ignore_errors=True)
     plots.mkdir(parents=True)
@@ -146,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = _BUILD if parsed.quick else _HERE.parent
     if parsed.names != [_REPORT]:
         _measure(parsed, store, directory)
-    _write(store, directory)
+    _write(store, directory, since=parsed.since)
     return 0
 
 
@@ -174,7 +198,7 @@ def _measure(parsed: argparse.Namespace, store: Store, directory: Path) -> None:
     say(f"{sum(len(group.cases) for group in groups)} rows; about {expected / 60:.0f} minutes")
     try:
         for _ in session.run(groups):
-            _write(store, directory)
+            _write(store, directory, since=parsed.since)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

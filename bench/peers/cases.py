@@ -83,9 +83,11 @@ def make_groups(
                 for case in workload.cases(promise, wanted.is_quick)
                 if wanted.text in case.name
                 and (case.is_in_quick or not wanted.is_quick or wanted.text)
-                and (not wanted.is_goals_only or _goal_peers(workload.name, case.name))
+                and (not wanted.is_goals_only or _goal_peers(workload.name, promise, case.name))
             ]
-            peers = {peer for case in cases for peer in _goal_peers(workload.name, case.name)}
+            peers = {
+                peer for case in cases for peer in _goal_peers(workload.name, promise, case.name)
+            }
             only = peers if wanted.is_goals_only and "" not in peers else set(systems)
             able = [
                 name
@@ -110,6 +112,6 @@ def _is_needed(name: str, cases: Sequence[Case]) -> bool:
     return name == OWN or any(not case.peers or name in case.peers for case in cases)
 
 
-def _goal_peers(workload: str, case: str) -> set[str]:
+def _goal_peers(workload: str, promise: Promise, case: str) -> set[str]:
     """Return the peers that the goals of a row name; an empty name stands for all."""
-    return {goal.peer for goal in GOALS if goal.workload == workload and case.startswith(goal.case)}
+    return {goal.peer for goal in GOALS if goal.covers(workload, promise.value, case)}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.figures import Spread
+from bench.peers.promises import Promise
 from bench.peers.results import METRICS, RowResult
 
 
@@ -19,23 +20,37 @@ class Goal:
     bound: float
     peer: str = ""
     """Peer of the goal; empty: the best peer of the row."""
+    promises: tuple[Promise, ...] = tuple(Promise)
+    """Promises under which the goal is judged."""
 
     @property
     def is_rate(self) -> bool:
         """Whether the bound is a lower bound."""
         return METRICS[self.metric].is_rate
 
+    def covers(self, workload: str, promise: str, case: str) -> bool:
+        """Return whether the goal is about a row."""
+        return (
+            workload == self.workload
+            and case.startswith(self.case)
+            and Promise(promise) in self.promises
+        )
+
     def is_for(self, result: RowResult) -> bool:
         """Return whether the goal covers a result."""
         return (
-            result.row.workload == self.workload
-            and result.row.case.startswith(self.case)
+            self.covers(result.row.workload, result.row.promise, result.row.case)
             and self.peer in ("", result.peer)
             and self.metric in result.metrics()
         )
 
 
 _KAFKA: Final = "kafka"
+_NATS: Final = "nats"
+_REDIS: Final = "redis"
+_BEANSTALKD: Final = "beanstalkd"
+_MEMORY: Final = (Promise.MEMORY_ONE,)
+_ONE: Final = (Promise.MEMORY_ONE, Promise.FSYNC_ONE)
 GOALS: Final = (
     Goal("rates", "100 B 01", "produced", 2.0, _KAFKA),
     Goal("rates", "100 B 01", "consumed", 2.0, _KAFKA),
@@ -46,7 +61,19 @@ GOALS: Final = (
     Goal("latency", "common", "p99", 0.5, _KAFKA),
     Goal("asyncio", "", "produced", 3.0, _KAFKA),
     Goal("asyncio", "", "p99", 1.0, _KAFKA),
-    Goal("queues", "", "worked", 3.0),
+    Goal("latency", "common", "p50", 1.2, _NATS, _MEMORY),
+    Goal("queues", "batch 001 workers 01", "worked", 0.3, _BEANSTALKD, _ONE),
+    Goal("queues", "batch 001 workers 01", "worked", 0.8, _REDIS, _ONE),
+    Goal("queues", "worker 001 workers 01", "worked", 0.5, _BEANSTALKD, _ONE),
+    Goal("queues", "worker 001 workers 01", "worked", 1.2, _REDIS, _ONE),
+    Goal("queues", "batch 001 workers 08", "worked", 1.0, promises=_ONE),
+    Goal("queues", "worker 001 workers 08", "worked", 1.0, promises=_ONE),
+    Goal("queues", "batch 001 workers 64", "worked", 2.5, promises=_ONE),
+    Goal("queues", "worker 001 workers 64", "worked", 2.5, promises=_ONE),
+    Goal("queues", "batch 010 workers 08", "worked", 2.0, promises=_ONE),
+    Goal("queues", "batch 100 workers 64", "worked", 3.0),
+    Goal("late", "delayed", "p50", 1.5),
+    Goal("late", "expired", "p50", 1.5),
     Goal("spark", "batch", "spark_rows", 1.0, _KAFKA),
 )
 

@@ -13,7 +13,9 @@ _COUNT: Final = 500
 """Number of messages, small enough to receive all before the first lease expires."""
 _BATCH: Final = 10
 _WORKERS: Final = 8
-_LEASES: Final = ("nats", "beanstalkd")
+_DELAYS: Final = ("beanstalkd", "elasticmq")
+"""Systems that can delay a message."""
+_LEASES: Final = ("nats", "beanstalkd", "elasticmq")
 """Systems with a configurable visibility timeout that redeliver expired messages themselves."""
 
 
@@ -24,7 +26,7 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
         return []
     delayed, expired = f"delayed by {_HIDDEN_S} s", f"received, and not deleted for {_HIDDEN_S} s"
     return [
-        Case("delayed", delayed, _measure_delayed, _HIDDEN_S + 1.0, ("beanstalkd",)),
+        Case("delayed", delayed, _measure_delayed, _HIDDEN_S + 1.0, _DELAYS),
         Case("expired", expired, _measure_expired, _HIDDEN_S + 1.5, _LEASES),
     ]
 

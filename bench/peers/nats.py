@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
-from bench.peers.packages import debian_environment, debian_version, from_debian
+from bench.peers.packages import from_go
 from bench.peers.promises import Promise
 from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
+_VERSION: Final = "2.15.2"
+_SYNC: Final = "  sync_interval: always\n"
 _CONFIG: Final = """\
 server_name: "bench-{number}"
 listen: "127.0.0.1:{port}"
@@ -17,7 +19,7 @@ max_payload: 8MB
 jetstream {{
   store_dir: "{store}"
   max_file_store: 20GB
-}}
+{more}}}
 """
 _CLUSTER: Final = """\
 http: "127.0.0.1:{monitoring}"
@@ -31,9 +33,9 @@ _ANSWER_S: Final = 5.0
 
 
 def install(root: Path) -> Installed:
-    """Unpack Debian's package."""
-    tree = from_debian(root, ["nats-server"])
-    return Installed(root, debian_version(root, "nats-server"), debian_environment(tree))
+    """Build the server."""
+    from_go(root, f"github.com/nats-io/nats-server/v2@v{_VERSION}")
+    return Installed(root, _VERSION)
 
 
 def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
@@ -42,11 +44,12 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     ports = free_ports(3 * count)
     listeners, routes, monitoring = ports[:count], ports[count : 2 * count], ports[2 * count :]
     directory.mkdir(parents=True, exist_ok=True)
-    program = str(installed.root / "tree" / "usr" / "sbin" / "nats-server")
+    program = str(installed.root / "bin" / "nats-server")
     commands: list[Command] = []
     for number, port in enumerate(listeners, 1):
         store = directory / f"store-{number}"
-        text = _CONFIG.format(number=number, port=port, store=store)
+        more = _SYNC if promise.is_fsync else ""
+        text = _CONFIG.format(number=number, port=port, store=store, more=more)
         if count > 1:
             text += _CLUSTER.format(
                 route=routes[number - 1],
@@ -82,6 +85,10 @@ def is_clustered(text: str, count: int) -> bool:
     return bool(found.get("leader")) and found.get("cluster_size") == count
 
 
+def _settings(replicas: int) -> tuple[str, ...]:
+    return "storage: file", f"num_replicas: {replicas}", "acknowledged publishing"
+
+
 NATS: Final = System(
     name="nats",
     title="NATS JetStream",
@@ -89,28 +96,29 @@ NATS: Final = System(
     install=install,
     start=start,
     settings={
-        Promise.MEMORY_ONE: ("storage: file", "num_replicas: 1", "acknowledged publishing"),
-        Promise.MEMORY_THREE: ("storage: file", "num_replicas: 3", "acknowledged publishing"),
+        Promise.MEMORY_ONE: _settings(1),
+        Promise.FSYNC_ONE: (*_settings(1), "sync_interval: always"),
+        Promise.MEMORY_THREE: _settings(3),
+        Promise.FSYNC_THREE: (*_settings(3), "sync_interval: always"),
     },
-    promises=dict.fromkeys(("log", "queue"), (Promise.MEMORY_ONE, Promise.MEMORY_THREE)),
+    promises=dict.fromkeys(("log", "queue"), tuple(Promise)),
     remarks=(
         (
             "Producer: publish_async with 4,000 unacknowledged; partitions are streams of their"
             " own. Consumer: an ordered consumer."
         ),
         (
-            "Queues: a pull consumer of a stream with work queue retention; what is deleted is what"
+            "Queues: pull consumers of a stream with work queue retention; what is deleted is what"
             " ack_sync has confirmed, a batch at once."
         ),
         (
-            "Three copies: what is published is acknowledged when the majority has written it to"
-            " its Raft log. ack_sync promises less in Debian's version: it is answered when the"
-            " acknowledgement is proposed, not when the majority has it. After the loss of a"
-            " machine such a message may come again."
+            "One copy: ack_sync promises less than the row. It is answered when the server has"
+            " noted the deletion in memory; the file follows within 100 ms. After the end of the"
+            " server's process such a message may come again."
         ),
         (
-            "With fsync it is left out: Debian's version syncs now and then, not before it"
-            " acknowledges."
+            "Three copies: what is published or deleted is acknowledged when the majority has it in"
+            " its Raft log, which is synced with sync_interval: always."
         ),
     ),
 )

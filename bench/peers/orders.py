@@ -25,7 +25,8 @@ class Order:
     value_bytes: int = 100
     partitions: int = 1
     way: str = "batches"
-    """`records`: one call for each record; `batches`: the fastest that the client offers."""
+    """`records`: one call for each record; `batches`: the fastest that the client offers.
+    Queues, `worker`: what the client offers beside single calls, or else the same as `batches`."""
     batch: int = 1
     """Queues: messages of one call."""
     workers: int = 1

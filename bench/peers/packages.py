@@ -1,4 +1,4 @@
-"""Programs of peers from Debian's packages and Maven, by their own clients.
+"""Programs of peers from Debian's packages, Maven and the Go module proxy, by their own clients.
 
 Nothing is installed into the system: packages are unpacked below the benchmark's directory, without
 special rights, and no service starts. The configuration of these clients determines the sources.
@@ -100,6 +100,26 @@ def from_maven(root: Path, artifacts: Sequence[str]) -> Path:
     )
     (root / _DONE).touch()
     return jars
+
+
+def from_go(root: Path, module: str) -> Path:
+    """Build the program of a Go module (`path@version`).
+
+    Returns:
+        The directory of the program.
+
+    Raises:
+        NotAvailableError: Go or the module is missing, or Go is too old for it.
+    """
+    programs = root / "bin"
+    if (root / _DONE).exists():
+        return programs
+    if shutil.which("go") is None:
+        raise NotAvailableError("needs Go, and there is no `go`")
+    # Modules are written without write permission otherwise.
+    _run(["go", "install", "-modcacherw", module], {"GOBIN": str(programs)})
+    (root / _DONE).touch()
+    return programs
 
 
 def _pom(artifacts: Sequence[str]) -> str:

@@ -11,9 +11,12 @@ from bench.peers.results import Sample
 from bench.peers.running import Measure, Running
 
 _VALUE_BYTES: Final = 1_000
-_FEW: Final = ((1, 1), (10, 8), (100, 64))
-_MORE: Final = ((1, 8), (1, 64))
-"""Batch sizes and numbers of workers, in ascending order."""
+_BATCHES: Final = ((10, 8), (100, 64))
+"""Batch sizes and numbers of workers."""
+_WORKERS: Final = (1, 8, 64)
+"""Numbers of workers that handle one message at a time, in ascending order."""
+_WAYS: Final = {"batches": ("batch", ""), "worker": ("worker", ", by queue.work")}
+"""By way: the begin of the row's name, and the end of its description."""
 _SECONDS: Final = 1.0
 """Approximate seconds of one repetition."""
 _FIRST: Final = 500
@@ -21,30 +24,39 @@ _COUNT_MAX: Final = 400_000
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return batch sizes with numbers of workers, and as many senders."""
+    """Return batch sizes with numbers of workers, and as many senders.
+
+    One message at a time is measured in two ways, by single calls and by tidelog's worker.
+    """
     del is_quick
-    chosen = [_case(batch, workers) for batch, workers in _FEW]
-    if promise is Promise.MEMORY_ONE:
-        more = [_case(batch, workers) for batch, workers in _MORE]
-        return chosen + [replace(case, is_in_quick=False) for case in more]
-    return chosen
+    workers = _WORKERS if promise.node_count == 1 else _WORKERS[:1]
+    single = [_case(1, count, way=way) for way in _WAYS for count in workers]
+    first = [replace(case, is_in_quick=case.name.endswith("01")) for case in single]
+    return first + [_case(batch, count) for batch, count in _BATCHES]
 
 
-def _case(batch: int, workers: int) -> Case:
+def _case(batch: int, workers: int, *, way: str = "batches") -> Case:
     plural = "" if workers == 1 else "s"
+    name, more = _WAYS[way]
     return Case(
-        name=f"batch {batch:03d} workers {workers:02d}",
-        what=f"1 KB, batches of {batch}, {workers} worker{plural}",
-        measure=_measure(defaultdict(lambda: _FIRST), batch, workers),
+        name=f"{name} {batch:03d} workers {workers:02d}",
+        what=f"1 KB, batches of {batch}, {workers} worker{plural}{more}",
+        measure=_measure(defaultdict(lambda: _FIRST), batch, workers, way=way),
         seconds=2.2,
     )
 
 
-def _measure(counts: dict[str, int], batch: int, workers: int) -> Measure:
+def _measure(counts: dict[str, int], batch: int, workers: int, *, way: str) -> Measure:
     def measure(running: Running, name: str) -> Sample:
         system = running.system.name
         count = counts[system]
-        more = {"count": count, "value_bytes": _VALUE_BYTES, "batch": batch, "workers": workers}
+        more = {
+            "count": count,
+            "value_bytes": _VALUE_BYTES,
+            "batch": batch,
+            "workers": workers,
+            "way": way,
+        }
         running.errand("create_queue", name)
         (sent, worked), server_cpu = running.do(
             running.order("send", name, **more), running.order("work", name, **more)

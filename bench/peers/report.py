@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from bench.peers.earlier import KEPT, Change, changes
 from bench.peers.goals import Verdict, advantage, verdicts
 from bench.peers.plot import Bar, bars_svg
 from bench.peers.promises import Promise
@@ -82,15 +83,16 @@ def make_report(
     systems: Iterable[System],
     left_out: Sequence[LeftOut] = (),
     *,
+    earlier: Sequence[RowResult] = (),
     profiles: str = "",
 ) -> Report:
     """Return tables and plots of all results, and the unmeasured rows.
 
-    `profiles` is a handwritten section of the report about missed goals.
+    `earlier` are results to compare with; `profiles` is a handwritten section about missed goals.
     """
     plots: dict[str, str] = {}
     parts = [_HEAD, _machines(results), _goals(verdicts(results)), profiles, _worst(results)]
-    parts.append(_left_out(left_out))
+    parts += [_changes(changes(earlier, results, _MAIN)), _left_out(left_out)]
     for workload, (title, what) in _WORKLOADS.items():
         own = [result for result in results if result.row.workload == workload]
         if not own:
@@ -178,6 +180,31 @@ def _worst(results: Sequence[RowResult]) -> str:
     head = ["row", "figure", "peer", "so many times better is the peer"]
     text = f"{len(losses)} of {len(found)} figures of rates and latency are worse than a peer's."
     return f"## Where tidelog loses\n\n{text} The worst:\n\n{_table(head, rows)}"
+
+
+def _changes(found: Sequence[Change]) -> str:
+    """Return the figures that tidelog won in an earlier run and wins less clearly now."""
+    if not found:
+        return ""
+    lost = [each for each in found if not each.is_kept]
+    text = (
+        f"{len(found) - len(lost)} of {len(found)} figures that were better than a peer's in an"
+        f" earlier run are at least {KEPT} times as good."
+    )
+    rows = [
+        [
+            each.title,
+            each.result.peer,
+            each.then.text(".2f"),
+            each.now.text(".2f"),
+            f"{each.share:.2f}",
+            "the ranges overlap" if each.overlaps else "",
+        ]
+        for each in lost
+    ]
+    head = ["figure", "peer", "ratio then", "ratio now", "now by then", ""]
+    table = _table(head, rows) if rows else ""
+    return f"## Beside an earlier run\n\n{text}\n\n{table}"
 
 
 def _left_out(left_out: Sequence[LeftOut]) -> str:

@@ -179,7 +179,29 @@ async def _send(client: tidelog.Client, order: Order, gate: Gate) -> None:
 
 
 async def _work(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    queue = client.queue(order.name)
+    if order.way == "worker":
+        await _work_with_worker(client.queue(order.name), order, gate)
+    else:
+        await _work_by_calls(client.queue(order.name), order, gate)
+
+
+async def _work_with_worker(queue: tidelog.Queue, order: Order, gate: Gate) -> None:
+    left = order.count
+
+    async def handle(message: tidelog.Message) -> None:
+        nonlocal left
+        gate.saw(message.value or b"")
+        left -= 1
+        if not left:
+            worker.stop()
+
+    worker = queue.worker(handle, concurrency=order.workers)
+    gate.open()
+    await worker.run()  # Until all are deleted.
+    gate.close()
+
+
+async def _work_by_calls(queue: tidelog.Queue, order: Order, gate: Gate) -> None:
     left = order.count
     is_done = trio.Event()
 

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.peers.asyncio_clients import ASYNCIO
+from bench.peers.beanstalkd import BEANSTALKD
 from bench.peers.cases import Case, Group, Wanted, Workload, make_groups
 from bench.peers.drain import DRAIN
+from bench.peers.elasticmq import ELASTICMQ
 from bench.peers.footprint import FOOTPRINT
+from bench.peers.goals import GOALS
 from bench.peers.kafka import KAFKA
 from bench.peers.late import LATE
 from bench.peers.latency import LATENCY
@@ -27,6 +31,7 @@ from bench.peers.report import make_report
 from bench.peers.results import LeftOut, RowId, RowResult, Sample, Store
 from bench.peers.running import Measure, Running
 from bench.peers.servers import Servers
+from bench.peers.spark import SPARK
 from bench.peers.systems import Installed, System
 
 _SYSTEMS = {system.name: system for system in (TIDELOG, KAFKA, NATS)}
@@ -158,7 +163,7 @@ def test_only_rows_of_goals_are_measured_when_only_goals_are_wanted() -> None:
     assert cases == ["100 B 01 batches", "64 KB 01 batches"]
     assert names == ["tidelog", "kafka"]
     assert found["queues", "memory-one"][1] == ["tidelog", "nats"]
-    assert {workload for workload, _ in found} == {"rates", "queues", "latency"}
+    assert {workload for workload, _ in found} == {"rates", "queues", "latency", "late"}
 
 
 def test_only_measured_systems_are_started() -> None:
@@ -189,9 +194,9 @@ def test_three_replicas_are_compared_with_systems_of_three_replicas() -> None:
     }
     memory, fsync = Promise.MEMORY_THREE, Promise.FSYNC_THREE
     assert found["rates", memory, "100 B 01 batches"] == list(systems)
-    assert found["rates", fsync, "100 B 01 batches"] == ["tidelog", "kafka"]
+    assert found["rates", fsync, "100 B 01 batches"] == ["tidelog", "kafka", "nats"]
     assert found["queues", memory, "batch 010 workers 08"] == ["tidelog", "nats", "redis"]
-    assert found["queues", fsync, "batch 100 workers 64"] == ["tidelog", "rabbitmq"]
+    assert found["queues", fsync, "batch 100 workers 64"] == ["tidelog", "nats", "rabbitmq"]
 
 
 def test_a_group_takes_as_long_as_all_repetitions_of_all_its_systems() -> None:
@@ -208,3 +213,33 @@ def test_the_remaining_time_follows_the_pace_so_far() -> None:
     progress.did(1_000)
     assert progress.left(120) == 0
     assert progress.text(120) == "100 %, about 0 minutes left"
+
+
+def test_single_messages_are_measured_by_calls_and_by_the_worker() -> None:
+    one, three = (
+        {case.name for case in QUEUES.cases(promise, False) if " 001 " in case.name}
+        for promise in (Promise.FSYNC_ONE, Promise.FSYNC_THREE)
+    )
+
+    assert len(one) == 6
+    assert three == {"batch 001 workers 01", "worker 001 workers 01"}
+
+
+def test_each_goal_has_a_row_with_its_peer() -> None:
+    peers = (KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD, ELASTICMQ)
+    systems = {each.name: each for each in (TIDELOG, *peers)}
+    measured = [
+        (group.workload.name, group.promise, case.name, group.systems_of(case))
+        for group in make_groups((*_ALL, ASYNCIO, SPARK), systems, Wanted(tuple(Promise)))
+        for case in group.cases
+    ]
+
+    for goal in GOALS:
+        rows = [
+            (promise, names)
+            for workload, promise, case, names in measured
+            if goal.covers(workload, promise.value, case) and (not goal.peer or goal.peer in names)
+        ]
+        assert rows, f"no row is for {goal}"
+        if goal.promises != tuple(Promise):
+            assert {promise for promise, _ in rows} == {*goal.promises}, goal
