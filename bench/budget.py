@@ -28,15 +28,15 @@ class Cost:
 
 
 BUDGET: Final = {
-    "send": Cost(broker=201, client=419, turns=5.3),
-    "receive": Cost(broker=750, client=205, turns=2.15),
-    "delete": Cost(broker=527, client=144, turns=2.15),
-    "work": Cost(broker=1026, client=530, turns=4.35),
-    "produce": Cost(broker=192, client=308, turns=3.2),
-    "fetch": Cost(broker=145, client=376, turns=3.15),
-    "tail": Cost(broker=335, client=531, turns=4.2),
-    "commit": Cost(broker=630, client=450, turns=5.3),
-    "staged": Cost(broker=3572, client=3127, turns=29.4),
+    "send": Cost(broker=116, client=408, turns=5.3),
+    "receive": Cost(broker=478, client=157, turns=1.15),
+    "delete": Cost(broker=324, client=113, turns=1.2),
+    "work": Cost(broker=115, client=121, turns=0.65),
+    "produce": Cost(broker=114, client=297, turns=3.2),
+    "fetch": Cost(broker=133, client=357, turns=3.1),
+    "tail": Cost(broker=244, client=501, turns=4.2),
+    "commit": Cost(broker=590, client=397, turns=5.25),
+    "staged": Cost(broker=1345, client=1106, turns=10.5),
 }
 """The budget of each kind of request, counted on `COUNTED_ON`."""
 COUNTED_ON: Final = (3, 11)
