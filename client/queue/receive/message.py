@@ -17,7 +17,7 @@ from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import unreadable
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.batch_columns import ALL_COLUMNS
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of, is_large, length_of
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers
 from tidelog.wire.errors import RecordTooLargeError, TidelogError, WireFormatError
@@ -392,8 +392,13 @@ def messages_of(
         if found is None:
             break
         header, batch = found
-        columns = _decoded(tp, header, batch, run.first_offset)
-        next_offset = header.next_offset
+        try:  # All columns, once for all runs in the batch.
+            columns = ALL_COLUMNS.decode(
+                header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX
+            )
+        except WireFormatError as error:
+            raise unreadable(tp, header, run.first_offset, error) from error
+        next_offset = batches.passed_offset
         while run is not None and run.first_offset < next_offset:
             messages.extend(_messages(tp, header, columns, run=run, lease=lease))
             if run.first_offset + run.count > next_offset:
@@ -425,18 +430,6 @@ def missing_places(received: PartitionReceived, messages: Sequence[Message]) -> 
         return []
     found = {message.offset for message in messages}
     return [place for place in places_of(received) if place.offset not in found]
-
-
-def _decoded(tp: TopicPartition, header: BatchHeader, batch: memoryview, offset: int) -> Columns:
-    """Return all columns of a batch: once for all runs in it.
-
-    Raises:
-        CorruptRecordError: The payload does not match its header.
-    """
-    try:
-        return decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
-    except WireFormatError as error:
-        raise unreadable(tp, header, offset, error) from error
 
 
 def _messages(

@@ -30,7 +30,8 @@ class QueueLayout:
                 found.setdefault(partition.leader_id, []).append(number)
         self.by_node = {node_id: found[node_id] for node_id in sorted(found)}
         """Partitions of each broker."""
-        self._nodes = list(self.by_node)
+        self.nodes = list(self.by_node)
+        """Brokers of the partitions."""
         self._leader_count = len(found) + bool(self.leaderless) or 1
 
     @cached_property
@@ -71,9 +72,9 @@ class QueueLayout:
         start = turn // self._leader_count % self.count
         return [each for each in mine if each >= start] + [each for each in mine if each < start]
 
-    def nodes(self, turn: int) -> list[int]:
+    def nodes_from(self, turn: int) -> list[int]:
         """Return the brokers, starting with another one each time."""
-        return _rotated(self._nodes, turn)
+        return _rotated(self.nodes, turn)
 
 
 def _rotated(numbers: list[int], by: int) -> list[int]:

@@ -11,11 +11,11 @@ nothing. A partition that cannot be asked is retried for up to `request_timeout`
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import Final, final
+from typing import Any, Final, final
 
 import msgspec
 import trio
@@ -160,7 +160,12 @@ class QueueReceiver:
     def known_layout(self) -> QueueLayout | None:
         """Return the layout of the queue, `None` if its description must be fetched."""
         description = self.queue_metadata.known(self.name)
-        return None if description is None else self._layout_of(description)
+        if description is None:
+            return None
+        layout = self._layout
+        if layout is not None and layout.description is description:
+            return layout
+        return self._layout_of(description)
 
     async def layout(self) -> QueueLayout:
         """Return the layout of the queue.
@@ -177,9 +182,9 @@ class QueueReceiver:
             layout = self._layout = QueueLayout(description)
         return layout
 
-    async def receive(
+    def receive(
         self, options: ReceiveOptions, *, wait_s: float, layout: QueueLayout | None = None
-    ) -> list[Message]:
+    ) -> Coroutine[Any, Any, list[Message]]:
         """Return some messages; none if there are none for `wait_s` seconds.
 
         If cancelled, nothing stays leased, as far as brokers can be told; except for messages of a
@@ -189,12 +194,18 @@ class QueueReceiver:
             UnknownQueueError: There is no such queue.
             TidelogError: A partition did not answer, and the others had nothing.
         """
-        if options.is_repeatable and (await self.layout()).count > 1:
+        if options.is_repeatable:
+            return self._repeat(options, wait_s)
+        return self._run(_Call(self, options, wait_s), layout or self.known_layout())
+
+    async def _repeat(self, options: ReceiveOptions, wait_s: float) -> list[Message]:
+        layout = await self.layout()
+        if layout.count > 1:
             # One broker may have new messages while another one has those of the attempt.
             repetition = _Call(self, replace(options, is_repetition=True), 0)
             if messages := await self._run(repetition):
                 return messages
-        return await self._run(_Call(self, options, wait_s), layout or self.known_layout())
+        return await self._run(_Call(self, options, wait_s), layout)
 
     async def _run(self, call: "_Call", layout: QueueLayout | None = None) -> list[Message]:
         self.turn += 1
@@ -263,8 +274,8 @@ class _Call:
         """Whether they stay leased nevertheless, for a call with the same attempt id."""
         self.awaited_poll: _Poll | None = None
         """The only request; its outcome is all that the caller waits for."""
-        self._arrival = Waiter()
-        """Woken by replies."""
+        self._arrival: Waiter | None = None
+        """Woken by replies, while the call waits for several."""
         self._has_news = False
         """Whether a reply has arrived since the last wait."""
         self._receiver = receiver
@@ -278,6 +289,8 @@ class _Call:
         self._has_begun = False
         """Whether brokers were asked, or do not have to be asked one after the other."""
         self._messages: list[_Ranked] = []
+        self._first_expiry = math.inf
+        """Time before which no lease of the messages ends."""
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
         """Partitions that had nothing."""
@@ -297,19 +310,20 @@ class _Call:
             return
         if len(layout.by_node) > 1 and not self._receiver.was_empty:
             return
-        nodes = layout.nodes(self._turn)
-        connections = [self._cluster.live_connection(node_id) for node_id in nodes]
-        if None in connections:
-            return
+        connections: dict[int, RpcConnection] = {}
+        for node_id in layout.nodes if len(layout.nodes) == 1 else layout.nodes_from(self._turn):
+            connection = self._cluster.live_connection(node_id)
+            if connection is None:
+                return
+            connections[node_id] = connection
         self._note_layout(layout)
         wait_ms = round(self._wait_s * 1000)
         asked = self._asked() if wait_ms and self._polls else ()
-        for node_id, connection in zip(nodes, connections, strict=True):
+        is_only = len(connections) == 1 and not self._polls
+        for node_id, connection in connections.items():
             partitions = layout.partitions_of(node_id, self._turn)
             if asked:
                 partitions = [each for each in partitions if each not in asked]
-            assert connection is not None, "all brokers are connected"
-            is_only = len(nodes) == 1 and not self._polls
             poll = self._submit(
                 layout, node_id, connection, partitions, max_wait_ms=wait_ms, is_awaited=is_only
             )
@@ -318,7 +332,8 @@ class _Call:
 
     def messages(self) -> list[Message]:
         """Return the messages that have arrived, in the order of processing."""
-        self._drop_late()
+        if self._messages:
+            self._drop_late()
         if len(self._messages) > 1:
             # The sort is stable, so messages of a FIFO group, which have one rank, stay in order.
             self._messages.sort(key=_rank_of)
@@ -372,8 +387,7 @@ class _Call:
 
     def _drop_late(self) -> None:
         """Drop messages whose lease is over: a reply may arrive after that."""
-        if self._is_leasing and self._messages:
-            now = self._now()
+        if self._is_leasing and (now := self._now()) >= self._first_expiry:
             self._messages = [each for each in self._messages if each[1].lease.expires_at > now]
 
     async def give_back_all(self) -> None:
@@ -562,6 +576,7 @@ class _Call:
     async def _wait(self, until: float = math.inf) -> None:
         """Wait until a reply arrives or a time is reached."""
         if not self._has_news:
+            self._arrival = self._arrival or Waiter()
             await self._cluster.tasks.park(self._arrival, self._wake_at(until))
         self._settle_wait()
 
@@ -607,7 +622,8 @@ class _Call:
                 wrong = poll.connection.reject(api.RECEIVE, problem)
                 self._failed(poll.description, poll.partitions, wrong)
         self._has_news = True
-        self._arrival.wake()
+        if self._arrival is not None:
+            self._arrival.wake()
 
     def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
         start = 0
@@ -665,6 +681,7 @@ class _Call:
             settler.settle_soon(places_of(received), RETURN)
             return
         expires_at = self._now() + (received.deadline_ms - now_ms) / 1000
+        self._first_expiry = min(self._first_expiry, expires_at)
         lease = Lease(
             received.receipt,
             expires_at,
@@ -759,9 +776,13 @@ def _ranked(received: PartitionReceived, messages: list[Message]) -> list[_Ranke
 
 def _problem(poll: _Poll, reply: ReceiveReply) -> str | None:
     """Return in which way a reply is wrong, `None` if it is right."""
-    counts: list[int] = []
+    total, is_right = 0, True
     for result in reply.results:
         if result.partition not in poll.partitions:
             return f"partition {result.partition} was not asked for"
-        counts += [run.count for run in result.runs]
-    return excess(counts, RECEIVE_COUNT_MAX)
+        for run in result.runs:
+            total += run.count
+            is_right = is_right and run.count > 0
+    if is_right and total <= RECEIVE_COUNT_MAX:
+        return None
+    return excess((run.count for each in reply.results for run in each.runs), RECEIVE_COUNT_MAX)

@@ -101,7 +101,7 @@ class Companion(Protocol):
 class _Call(msgspec.Struct, eq=False):
     """Settlement of some messages, all alike, for one caller."""
 
-    on_done: Callable[[Errors], None]
+    on_done: Callable[[Errors], None] | None = None
     """Called when all operations have ended."""
     deadline: float = math.inf
     open_count: int = 0
@@ -241,8 +241,7 @@ class QueueSettler:
                 await self.settle(places, verdict, deadline=deadline, in_span=True)
             return
         await trio.lowlevel.checkpoint_if_cancelled()
-        waiter = Waiter()
-        call = _Call(waiter.wake)
+        call = _Call()
         operations = _operations(places, verdict, call)
         if operations:
             metadata = self._queue_metadata
@@ -250,11 +249,15 @@ class QueueSettler:
             is_alone = self._was_alone and not self._node_queues
             self._enqueue_all(call, operations, description, deadline)
             try:
-                if is_alone:  # As the last time: others are not likely to come in this turn.
-                    await self._send_and_wait()
+                # As the last time: others are not likely to come in this turn.
+                sent = self._send_only() if is_alone else None
+                if sent is not None:
+                    await sent.connection.wait_answered(sent.correlation_id)
                 elif self._may_send():
                     await self._sends.request()
                 if call.open_count:
+                    waiter = Waiter()
+                    call.on_done = waiter.wake
                     await self._cluster.tasks.park(waiter)
             except BaseException:
                 if verdict.action is SettleAction.CHANGE_VISIBILITY:
@@ -324,15 +327,14 @@ class QueueSettler:
         except TidelogError as error:
             self._cluster.env.probe("client.not_settled", queue=self.name, error=str(error))
 
-    async def _send_and_wait(self) -> None:
-        """Send waiting operations; if they are one request, this task receives its reply."""
+    def _send_only(self) -> _InFlight | None:
+        """Send the operations, for a task that receives the reply; `None` if there are several."""
         node_queues = list(self._node_queues.values())
         if len(node_queues) == 1 and len(node_queues[0].waiting) == 1:
-            in_flight = self._send(node_queues[0], node_queues[0].take(), is_awaited=True)
-            if in_flight is not None:
-                await in_flight.connection.wait_answered(in_flight.correlation_id)
-        else:
-            self._drain_all()
+            operation = node_queues[0].waiting.popleft()
+            return self._send(node_queues[0], [operation], is_awaited=True)
+        self._drain_all()
+        return None
 
     def _enqueue(self, operation: _Operation, description: QueueDescription) -> None:
         """Enqueue an operation at the leader of its partition."""
@@ -375,7 +377,9 @@ class QueueSettler:
         self, node_queue: NodeQueue, operations: list[_Operation], *, is_awaited: bool = False
     ) -> _InFlight | None:
         """Send operations to a broker, if there is a connection to it."""
-        connection = self._cluster.connection_nowait(node_queue.node_id)
+        node_id = node_queue.node_id
+        connection = self._cluster.live_connection(node_id)
+        connection = connection or self._cluster.connection_nowait(node_id)
         if connection is None:
             what = f"node {node_queue.node_id}, which serves the queue, cannot be reached"
             self._all_failed([operations], ConnectError(what))
@@ -613,8 +617,9 @@ def _settlement(operations: Sequence[_Operation]) -> Settlement:
 
 def _finish(operation: _Operation) -> None:
     operation.call.open_count -= 1
-    if not operation.call.open_count:
-        operation.call.on_done(operation.call.errors)
+    call = operation.call
+    if not call.open_count and call.on_done is not None:
+        call.on_done(call.errors)
 
 
 def _is_done(operation: _Operation, error: TidelogError) -> bool:

@@ -296,7 +296,7 @@ async def test_all_brokers_of_a_queue_have_their_turn(autojump_clock: MockClock)
             partitions.append(message.partition)
 
         worker = queue.worker(handle, concurrency=1)
-        await run_until(worker, lambda: len(partitions) == 90)
+        await run_until(worker, lambda: len(partitions) >= 90)
 
         shares = Counter(partitions[:90])
         assert len(shares) == 3
