@@ -52,7 +52,8 @@ class BackgroundTasks:
     def __init__(self, nursery: trio.Nursery) -> None:
         """Run them in `nursery`; its cancellation closes the client."""
         self._nursery = nursery
-        self._is_closed = False
+        self.is_closed = False
+        """Whether the client is closed."""
         self._waiting_counts: dict[trio.Event, int] = {}
         """Number of callers that wait for each event."""
         self._given_up: frozenset[trio.Event] = frozenset()
@@ -70,9 +71,9 @@ class BackgroundTasks:
         self, do: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments
     ) -> bool:
         """Start a task, unless the client is closed; return whether it starts."""
-        if not self._is_closed:
+        if not self.is_closed:
             self._nursery.start_soon(self._run, do, arguments, name=do)
-        return not self._is_closed
+        return not self.is_closed
 
     async def wait(self, event: trio.Event) -> None:
         """Wait for an event that a task of the client sets.
@@ -99,7 +100,7 @@ class BackgroundTasks:
         Raises:
             ClosedError: The client is closed before that.
         """
-        if self._is_closed:
+        if self.is_closed:
             raise ClosedError(_CLOSED)
         waiter.task = trio.lowlevel.current_task()
         self._parked[waiter] = until
@@ -156,12 +157,12 @@ class BackgroundTasks:
         Raises:
             ClosedError: The client is closed.
         """
-        if self._is_closed:
+        if self.is_closed:
             raise ClosedError(_CLOSED)
 
     def close(self) -> None:
         """Cancel all tasks, refuse new tasks, and wake all waiting callers."""
-        self._is_closed = True
+        self.is_closed = True
         self._nursery.cancel_scope.cancel()
         for scope in self._scopes:  # First: waits inside are cancelled and raise nothing.
             scope.cancel()
@@ -184,5 +185,5 @@ class BackgroundTasks:
         try:
             await do(*arguments)
         except* trio.ClosedResourceError:
-            if not self._is_closed:  # Otherwise the task ended just before its cancellation.
+            if not self.is_closed:  # Otherwise the task ended just before its cancellation.
                 raise

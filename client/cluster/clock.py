@@ -3,10 +3,13 @@
 Pure: declarations.
 """
 
-from typing import NamedTuple
+from typing import final
+
+import msgspec
 
 
-class Timestamp(NamedTuple):
+@final
+class Timestamp(msgspec.Struct, frozen=True, gc=False):
     """A moment, read from both clocks."""
 
     monotonic: float

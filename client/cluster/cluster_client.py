@@ -106,6 +106,9 @@ class ClusterClient:
             on_change=self._notify,
             on_stale_metadata=self._invalidate,
         )
+        self.connection_nowait = self._connections.nowait
+        """Returns the connection to a broker; if there is none, starts connecting. Listeners are
+        called when that has failed; callers that still want it call again."""
         self._connecting = trio.Lock()
         self._asked_count = 0
         self._asked_at = -math.inf
@@ -145,13 +148,6 @@ class ClusterClient:
             ClosedError: The client is closed.
         """
         await self.tasks.wait(self._changed)
-
-    def connection_nowait(self, node_id: int) -> RpcConnection | None:
-        """Return the connection to a broker; if there is none, start connecting.
-
-        Listeners are called when that has failed; callers that still want it call again.
-        """
-        return self._connections.nowait(node_id)
 
     def connect_failure(self, node_id: int) -> TidelogError | None:
         """Return the error of the last attempt to connect to a broker, if it failed."""
@@ -232,10 +228,13 @@ class ClusterClient:
                     return connection
             return await _first(self._ways_to_connect(), head_start=_HEAD_START_S)
 
-    def refresh_if_old(self) -> None:
-        """Refresh the metadata of all cached topics if they are older than `metadata_max_age`."""
-        if trio.current_time() > self._asked_at + self.config.metadata_max_age:
-            self._asked_at = trio.current_time()  # Once, also without an answer.
+    def refresh_if_old(self, now: float) -> None:
+        """Refresh the metadata of all cached topics if they are older than `metadata_max_age`.
+
+        `now` is in seconds of trio's clock.
+        """
+        if now > self._asked_at + self.config.metadata_max_age:
+            self._asked_at = now  # Once, also without an answer.
             self.request_refresh(self.metadata.topic_names)
 
     def request_refresh(self, topics: Iterable[str], *, because: Exception | None = None) -> None:

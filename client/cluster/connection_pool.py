@@ -155,8 +155,8 @@ class ConnectionPool:
 
         `on_change` is called when that has failed; callers that still want it call again.
         """
-        connection = self.live(node_id)
-        if connection is not None:
+        connection = self._connections.get(node_id)
+        if connection is not None and not connection.is_lost:
             return connection
         if node_id not in self._metadata.brokers:
             self._on_stale_metadata()

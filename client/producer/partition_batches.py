@@ -175,7 +175,7 @@ class PartitionBatches:
 
     def close_batch(self) -> None:
         """Close the open batch: no more records are appended to it."""
-        assert self.has_open, "no batch is open"
+        assert self.open is not _CLOSED, "no batch is open"
         self.open.room = 0
         self.ready.append(self.open)
         self.open = _CLOSED

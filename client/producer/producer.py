@@ -18,7 +18,7 @@ from tidelog.client.config import ProducerConfig
 from tidelog.client.errors import BufferFullError, ClosedError
 from tidelog.client.metrics.counters import ProducerGauges
 from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
-from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES
 from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.producer.receipt import (
     RangeReceipt,
@@ -35,7 +35,7 @@ from tidelog.client.tracing.trace_context import with_context
 from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.batch.record_batch import Headers
-from tidelog.wire.errors import RecordTooLargeError, TidelogError, UnknownPartitionError
+from tidelog.wire.errors import TidelogError, UnknownPartitionError
 from tidelog.wire.messages.produce import Acks
 from tidelog.wire.messages.transactions import STAGING_PREFIX
 
@@ -88,6 +88,7 @@ class Producer:
         acks = _ACKS[config.acks]
         self.config = config
         self._cluster = cluster
+        self._tasks = cluster.tasks
         self._accumulator = RecordAccumulator(
             Limits(
                 batch_size=config.batch_size,
@@ -281,14 +282,14 @@ class Producer:
         )
         if self._tracing is not None:
             return await self._send_traced(self._tracing, record)
-        await self._know(topic)
+        if not self._is_ready(topic):
+            await self._know(topic)
         while (appended := self._append(record)) is None:
             await self._wait_free(record.size)
         batch = appended.batch
         batch.awaited_count += 1
         try:
-            await self._sender.send_together()
-            await self._wait_settled(batch)
+            await self._sender.deliver((batch,))
         except BaseException:
             self._accumulator.stop_awaiting(appended)
             raise
@@ -408,18 +409,15 @@ class Producer:
         """
         if self._tracing is not None and not in_span:
             return await self._send_records_traced(self._tracing, topic, records)
-        await trio.lowlevel.checkpoint()
-        await self._know(topic)
+        if not self._is_ready(topic):
+            await self._know(topic)
         results: list[Receipt | TidelogError | AppendResult] = []
         try:
             for record in records:
-                appended = await self._append_awaited(record)
+                appended = self._append_awaited(record) or await self._append_later(record)
                 results.append(appended)
-            await self._sender.send_together()
-            for each in results:
-                # Most share their batch with the record before.
-                if isinstance(each, AppendResult) and not each.batch.is_settled:
-                    await self._wait_settled(each.batch)
+            batches = [each.batch for each in results if isinstance(each, AppendResult)]
+            await self._sender.deliver(batches)
         except BaseException:
             for each in results:
                 if isinstance(each, AppendResult):
@@ -455,7 +453,8 @@ class Producer:
         headers: Headers = (),
     ) -> list[SentSlice]:
         """Send records and wait until each is acknowledged or failed."""
-        await self._know(topic)
+        if not self._is_ready(topic):
+            await self._know(topic)
         slices: list[SentSlice] = []
         try:
             for target, indexes in self._groups(topic, len(values), keys, partition=partition):
@@ -471,9 +470,7 @@ class Producer:
                         slices.append(SentSlice(appended, indexes[first : records.taken_count]))
                         if self._accumulator.has_full_batch:
                             self._sender.send(only_full=True)
-            await self._sender.send_together()
-            for part in slices:
-                await self._wait_settled(part.appended.batch)
+            await self._sender.deliver([part.appended.batch for part in slices])
         except BaseException:
             for part in slices:
                 self._accumulator.stop_awaiting(part.appended)
@@ -513,6 +510,10 @@ class Producer:
             raise ClosedError("use 'async with client.producer() as producer'")
         self._cluster.tasks.require_open()
 
+    def _is_ready(self, topic: str) -> bool:
+        """Return whether records of a topic can be appended at once."""
+        return self._is_open and not self._tasks.is_closed and self._accumulator.knows(topic)
+
     def _is_known(self, topic: str) -> bool:
         """Return whether records of a topic can be routed; if not, fetch its metadata."""
         if self._accumulator.knows(topic) or self._sender.learn_topic(topic):
@@ -541,26 +542,31 @@ class Producer:
         return appended is not None
 
     def _append(self, record: ProducerRecord) -> AppendResult | None:
-        if record.size > self.config.buffer_memory:
-            raise RecordTooLargeError(
-                f"a record of {record.size} bytes does not fit into the producer's buffer of"
-                f" {self.config.buffer_memory} bytes; raise buffer_memory",
-                size_bytes=record.size,
-                limit_bytes=self.config.buffer_memory,
-            )
         try:
             return self._accumulator.append(record, self._sender.now())
         except UnknownPartitionError:
             self._cluster.request_refresh([record.topic])  # It may have been added.
             raise
 
-    async def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError:
-        """Append a record that a call waits for; return the error if that is impossible."""
+    async def _append_later(self, record: ProducerRecord) -> AppendResult | TidelogError:
+        """Append a record that a call waits for, once there is room; see `_append_awaited`."""
+        await self._wait_free(record.size)
+        while (appended := self._append_awaited(record)) is None:
+            await self._wait_free(record.size)
+        return appended
+
+    def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError | None:
+        """Append a record that a call waits for.
+
+        Returns:
+            Its place, or the error if that is impossible; `None` if there is no room now.
+        """
         try:
-            while (appended := self._append(record)) is None:
-                await self._wait_free(record.size)
+            appended = self._append(record)
         except TidelogError as error:
             return error
+        if appended is None:
+            return None
         appended.batch.awaited_count += 1
         if self._accumulator.has_full_batch:
             self._sender.send(only_full=True)
@@ -602,16 +608,6 @@ class Producer:
     async def _wait_progress(self) -> None:
         self._require_open()
         await self._sender.wait_progress()
-
-    async def _wait_settled(self, batch: ProducerBatch) -> None:
-        """Wait until a batch is acknowledged or failed; a checkpoint."""
-        if batch.is_settled:
-            await trio.lowlevel.checkpoint()
-            return
-        signal = batch.signals.get(trio.Event)  # Most calls share that of another one.
-        if not isinstance(signal, trio.Event):
-            signal = batch.signal_of(trio.Event)
-        await self._cluster.tasks.wait(signal)
 
     def _raise_failure(self) -> None:
         """Raise the failure of records that no call waited for, if there is one, once."""
@@ -660,9 +656,7 @@ def _receipt(appended: AppendResult, timestamp_ms: int | None) -> Receipt:
     Raises:
         TidelogError: The record was not acknowledged.
     """
-    batch, queue = appended.batch, appended.queue
-    (fate,) = batch.fates(appended.place, appended.place + 1)
-    if fate.failure is not None:
-        raise copy.copy(fate.failure)
-    sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
-    return Receipt(queue.topic, queue.partition, fate.offset, sent_ms, fate.ack_level)
+    result = outcome(appended, timestamp_ms)
+    if isinstance(result, TidelogError):
+        raise result
+    return result

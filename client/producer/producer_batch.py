@@ -178,7 +178,9 @@ class ProducerBatch:
     ) -> None:
         """Encode the columns into the bytes to send, and free the columns."""
         count = len(self.values)
-        first_timestamp_ms, deltas = self._timestamp_deltas(count)
+        first_timestamp_ms, deltas = self.timestamp_ms, None
+        if self.timestamps is not None:
+            first_timestamp_ms, deltas = self._timestamp_deltas(self.timestamps, count)
         self.encoded = encode_batch(
             Columns(
                 count,
@@ -237,7 +239,7 @@ class ProducerBatch:
         """Set the outcome of the batch, and wake the waiting callers."""
         assert not self.is_settled, "a batch has one fate"
         self.is_settled = True
-        self.record_count = self.count
+        self.record_count = self.record_count or len(self.values)
         self.failure = failure
         self.base_offset = base_offset
         self.ack_level = ack_level
@@ -277,10 +279,8 @@ class ProducerBatch:
                     yield fate._replace(start=fate.start + first, end=fate.end + first)
             first += part.record_count
 
-    def _timestamp_deltas(self, count: int) -> tuple[int, list[int] | None]:
-        if self.timestamps is None:
-            return self.timestamp_ms, None
-        timestamps = _padded(self.timestamps, count, self.timestamp_ms)
+    def _timestamp_deltas(self, timestamps: list[int], count: int) -> tuple[int, list[int] | None]:
+        timestamps = _padded(timestamps, count, self.timestamp_ms)
         first = timestamps[0]
         deltas = [timestamp - first for timestamp in timestamps]
         return first, deltas if any(deltas) else None

@@ -62,8 +62,8 @@ def checked_record(
         raise ValueError(f"timestamp_ms is {timestamp_ms}; it must be Unix time in milliseconds")
     return ProducerRecord(
         topic,
-        _checked_bytes("value", value),
-        _checked_bytes("key", key),
+        value if type(value) is bytes else _checked_bytes("value", value),
+        None if key is None else _checked_bytes("key", key),
         partition,
         _checked_headers(headers) if headers else (),
         timestamp_ms,

@@ -7,9 +7,11 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from typing import final
+from typing import TypeVar, final
 
 from tidelog.client.producer.partition_batches import PartitionBatches
+
+Destination = TypeVar("Destination")
 
 
 @final
@@ -42,11 +44,12 @@ class ReadyPartitions:
         return bool(self._backed_up) or bool(self._candidates and not only_full)
 
     def touch(self, queue: PartitionBatches) -> None:
-        """Check this partition in the next `take_ready`."""
-        self.without_identity.pop(queue, None)
+        """Check this partition in the next `take_ready`, if it has batches to send."""
+        if self.without_identity:
+            self.without_identity.pop(queue, None)
         if queue.ready or queue.unsent:
             self._backed_up[queue] = None
-        else:
+        elif queue.open.deadline < math.inf:
             self._candidates[queue] = None
 
     def leaders_changed(self) -> None:
@@ -58,18 +61,18 @@ class ReadyPartitions:
     def take_ready(
         self,
         now: float,
-        node_of: Callable[[PartitionBatches], int | None],
+        destination_of: Callable[[PartitionBatches], Destination | None],
         *,
         only_full: bool,
         is_urgent: bool,
-    ) -> dict[int, list[PartitionBatches]]:
-        """Return partitions that are to start a batch now, by the node to send it to.
+    ) -> dict[Destination, list[PartitionBatches]]:
+        """Return partitions that are to start a batch now, by the destination to send it to.
 
         To be called until it returns nothing, with each partition touched after it started.
 
         Args:
             now: Monotonic seconds.
-            node_of: Returns the leader of a partition if it can be reached.
+            destination_of: Returns the leader of a partition if it can be reached.
             only_full: Check only partitions with closed batches.
             is_urgent: Do not wait for open batches to linger.
         """
@@ -77,21 +80,26 @@ class ReadyPartitions:
         if not only_full:
             candidates |= self._candidates
             self._candidates = {}
-        ready: dict[int, list[PartitionBatches]] = {}
+        ready: dict[Destination, list[PartitionBatches]] = {}
         for queue in candidates:
-            if queue.awaits_producer_id:
-                self.without_identity[queue] = None
-            elif queue.can_send(now, only_full=only_full, is_urgent=is_urgent):
-                node_id = node_of(queue)
-                if node_id is None:
+            if queue.can_send(now, only_full=only_full, is_urgent=is_urgent):
+                destination = destination_of(queue)
+                if destination is None:
                     self._without_leader[queue] = None
+                elif destination in ready:
+                    ready[destination].append(queue)
                 else:
-                    ready.setdefault(node_id, []).append(queue)
-            self.plan_wake(queue, now)
+                    ready[destination] = [queue]
+            elif queue.awaits_producer_id:
+                self.without_identity[queue] = None
         return ready
 
     def plan_wake(self, queue: PartitionBatches, now: float) -> None:
-        """Ensure that `take_due` returns this partition when time alone changes something."""
+        """Ensure that `take_due` returns this partition when time alone changes something.
+
+        To be called when a batch is opened or comes back, and after `take_due`: nothing else brings
+        a new time.
+        """
         wakes_at = queue.next_wake(now)
         if wakes_at < queue.wakes_at:
             queue.wakes_at = wakes_at

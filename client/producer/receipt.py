@@ -87,14 +87,24 @@ def chosen(
     return ManyRecords(values, keys, headers)
 
 
-def outcome(appended: AppendResult) -> Receipt | TidelogError:
-    """Return the receipt or the error of a record in a settled batch."""
-    (fate,) = appended.batch.fates(appended.place, appended.place + 1)
-    if isinstance(fate.failure, TidelogError):
-        return copy.copy(fate.failure)
-    assert fate.failure is None, "an error of delivery is an error of tidelog"
-    queue, sent_ms = appended.queue, appended.batch.timestamp_ms
-    return Receipt(queue.topic, queue.partition, fate.offset, sent_ms, fate.ack_level)
+def outcome(appended: AppendResult, timestamp_ms: int | None = None) -> Receipt | TidelogError:
+    """Return the receipt or the error of a record in a settled batch.
+
+    Args:
+        appended: Place of the record.
+        timestamp_ms: Timestamp of the record; `None` for that of the batch.
+    """
+    queue, batch, place = appended.queue, appended.batch, appended.place
+    failure, level = batch.failure, batch.ack_level
+    offset = None if batch.base_offset is None else batch.base_offset + place
+    if batch.parts:
+        (fate,) = batch.fates(place, place + 1)
+        failure, offset, level = fate.failure, fate.offset, fate.ack_level
+    if isinstance(failure, TidelogError):
+        return copy.copy(failure)
+    assert failure is None, "an error of delivery is an error of tidelog"
+    sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
+    return Receipt(queue.topic, queue.partition, offset, sent_ms, level)
 
 
 def receipts(slices: list[SentSlice]) -> list[RangeReceipt]:

@@ -10,6 +10,7 @@ Memory is reserved in steps, so that the fastest append compares only with the r
 """
 
 import itertools
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.metadata import check_partition
 from tidelog.client.metrics.counters import ProducerCounters, count_error
 from tidelog.client.producer.partition_batches import (
+    TIME_MARK_INTERVAL,
     DeliveryRules,
     PartitionBatches,
     ProducerIdentity,
@@ -28,7 +30,7 @@ from tidelog.client.producer.partition_batches import (
 from tidelog.client.producer.partitioner import TopicPartitioner
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
-from tidelog.client.producer.ready_partitions import ReadyPartitions
+from tidelog.client.producer.ready_partitions import Destination, ReadyPartitions
 from tidelog.wire.batch.record_batch import PRODUCED_COUNT_MAX
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
@@ -64,7 +66,8 @@ class AppendResult(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-class DrainedBatch(NamedTuple):
+@final
+class DrainedBatch(msgspec.Struct, frozen=True, gc=False):
     """Batch to be sent now."""
 
     queue: PartitionBatches
@@ -108,13 +111,23 @@ class RecordAccumulator:
         self.acknowledged_record_count = 0
         self.has_full_batch = False
         """Whether a full batch was closed since the last `drain`."""
+        self.delivery_timeout = limits.delivery_timeout
+        """Seconds between the opening of a batch and its deadline."""
         self._limits = limits
         self._rules = rules
         self._entropy = entropy
         self._counters = counters
+        self._first_wake_s = min(
+            TIME_MARK_INTERVAL, limits.linger or math.inf, limits.delivery_timeout
+        )
+        """Seconds after the opening of a batch at which time changes something."""
+        self.unrouted_until = math.inf
+        """Time of the next look at unrouted records: no later than any deadline of theirs."""
         self._identity: ProducerIdentity | None = None
         self._failure: Exception | None = None
         self._topics: dict[str, TopicPartitioner] = {}
+        self.knows = self._topics.__contains__
+        """Returns whether the partitions of a topic are known."""
         self._retired: dict[str, list[PartitionBatches]] = {}
         """Queues of topics that brokers have called unknown. If the topic exists after all, they
         continue. New queues would start again at a sequence that brokers have seen, and brokers
@@ -154,23 +167,22 @@ class RecordAccumulator:
         """Topics of all records so far, with known partitions or not."""
         return [*self._topics, *self._unrouted]
 
-    def knows(self, topic: str) -> bool:
-        """Return whether the partitions of a topic are known."""
-        return topic in self._topics
-
     def append(self, record: ProducerRecord, now: Timestamp) -> AppendResult | None:
         """Append a record to a known topic; return `None` when the buffer is full.
 
         Raises:
+            RecordTooLargeError: The record can never fit into the buffer.
             UnknownPartitionError: The topic does not have the partition.
         """
+        size = record.size
+        if size > self._limits.buffer_memory:
+            raise self._too_large(size)
         topic = self._topics[record.topic]
         partition = record.partition
-        if partition is None:
-            partition = topic.partition_for(record.key)
-        else:
+        if partition is not None:
             check_partition(record.topic, partition, len(topic.queues))
-        size = record.size
+        elif record.key is not None:
+            partition = topic.partition_for(record.key)
         queue = self._queue_with_room(topic, partition, size, total_bytes=size, now=now)
         if queue is None:
             return None
@@ -218,6 +230,7 @@ class RecordAccumulator:
         waiting = self._unrouted.setdefault(record.topic, deque())
         deadline = now.monotonic + self._limits.delivery_timeout
         waiting.append(_UnroutedRecord(record, deadline))
+        self.unrouted_until = min(self.unrouted_until, deadline)
         return True
 
     def places_by_partition(
@@ -279,38 +292,32 @@ class RecordAccumulator:
     def drain(
         self,
         now: float,
-        node_of: Callable[[PartitionBatches], int | None],
+        destination_of: Callable[[PartitionBatches], Destination | None],
         *,
         only_full: bool = False,
-    ) -> dict[int, list[DrainedBatch]]:
-        """Return at most one batch of each partition, by the node to send it to now.
+    ) -> dict[Destination, list[DrainedBatch]]:
+        """Return at most one batch of each partition, by the destination to send it to now.
 
         To be called until it returns nothing.
 
         Args:
             now: Monotonic seconds.
-            node_of: Returns the leader of a partition if it can be reached.
+            destination_of: Returns the leader of a partition if it can be reached.
             only_full: Keep batches that have room left.
         """
         self.has_full_batch = False
-        is_urgent = self._is_exhausted
-        ready: dict[int, list[PartitionBatches]] = {}
-        while not ready and self.ready_partitions.has_candidates(only_full=only_full):
-            ready = self.ready_partitions.take_ready(
-                now, node_of, only_full=only_full, is_urgent=is_urgent
+        partitions = self.ready_partitions
+        ready: dict[Destination, list[PartitionBatches]] = {}
+        while not ready and partitions.has_candidates(only_full=only_full):
+            ready = partitions.take_ready(
+                now, destination_of, only_full=only_full, is_urgent=self._is_exhausted
             )
-            if not self._use_latest_identity():
+            if not partitions.without_identity or not self._use_latest_identity():
                 break
-        if not ready:
-            return {}
-        return {
-            node_id: [DrainedBatch(queue, self._start(queue, now)) for queue in queues]
-            for node_id, queues in ready.items()
-        }
-
-    def opened_at(self, batch: ProducerBatch) -> float:
-        """Return when a batch was opened, in monotonic seconds."""
-        return batch.deadline - self._limits.delivery_timeout
+        drained: dict[Destination, list[DrainedBatch]] = {}
+        for destination, queues in ready.items():
+            drained[destination] = [DrainedBatch(queue, self._start(queue)) for queue in queues]
+        return drained
 
     def acknowledge(
         self, drained: DrainedBatch, base_offset: int | None, ack_level: AckLevel | None
@@ -327,6 +334,7 @@ class RecordAccumulator:
             topic.batch_size = min(topic.batch_size, error.limit_bytes)
         drained.queue.retry_or_fail(drained.batch, error, now)
         self.ready_partitions.touch(drained.queue)
+        self.ready_partitions.plan_wake(drained.queue, now)
 
     def wake(self, now: Timestamp) -> None:
         """Do what is due at this time; to be called at `next_wake`."""
@@ -341,14 +349,14 @@ class RecordAccumulator:
                 self._fail_unrouted(topic, _never_routed(topic))
             if not waiting:
                 del self._unrouted[topic]
+        self.unrouted_until = min(
+            (waiting[0].deadline for waiting in self._unrouted.values()), default=math.inf
+        )
 
     @property
     def next_wake(self) -> float:
         """When to call `wake`, in monotonic seconds, maybe inf."""
-        if not self._unrouted:
-            return self.ready_partitions.next_wake
-        unrouted = (waiting[0].deadline for waiting in self._unrouted.values())
-        return min(self.ready_partitions.next_wake, *unrouted)
+        return min(self.ready_partitions.next_wake, self.unrouted_until)
 
     def close_all(self) -> int:
         """Close all open batches; return a barrier for `is_settled`."""
@@ -443,20 +451,32 @@ class RecordAccumulator:
         missing = size - batch.room
         if missing <= 0:
             return queue
-        free = max(self.free_bytes, missing) if self._is_routing else self.free_bytes
+        free = self._limits.buffer_memory - self.buffered_bytes
+        if self._is_routing:
+            free = max(free, missing)
         if missing > free:
             self._exhaust()
             return None
-        if not queue.has_open:
+        if batch.deadline == math.inf:  # No batch is open.
             batch = self._open_batch(queue, now)
         # Each record takes at least its overhead from the room: so the room bounds their number.
         most = (PRODUCED_COUNT_MAX - len(batch.values)) * RECORD_OVERHEAD_BYTES - batch.room
         reserved = min(max(total_bytes, _RESERVE_STEP), batch_size - used, most)
         reserved = max(missing, reserved)
         reserved = min(int(reserved), free)
-        self._hold(batch, batch.held_bytes + reserved)
+        batch.held_bytes += reserved
+        self.buffered_bytes += reserved
         batch.room += reserved
         return queue
+
+    def _too_large(self, size: int) -> RecordTooLargeError:
+        limit = self._limits.buffer_memory
+        return RecordTooLargeError(
+            f"a record of {size} bytes does not fit into the producer's buffer of {limit} bytes;"
+            " raise buffer_memory",
+            size_bytes=size,
+            limit_bytes=limit,
+        )
 
     def _open_batch(self, queue: PartitionBatches, now: Timestamp) -> ProducerBatch:
         self._last_order = next(self._orders)
@@ -469,27 +489,33 @@ class RecordAccumulator:
         queue.open_batch(batch, now.monotonic)
         self._unsettled[batch.order] = (queue, batch)
         self.ready_partitions.touch(queue)
+        if now.monotonic + self._first_wake_s < queue.wakes_at:
+            self.ready_partitions.plan_wake(queue, now.monotonic)
         return batch
 
     def _close(self, queue: PartitionBatches) -> None:
         batch = queue.open
         self._hold(batch, batch.held_bytes - batch.room)
-        queue.close_batch()
+        self._shut(queue)
         self.ready_partitions.touch(queue)
+
+    def _shut(self, queue: PartitionBatches) -> None:
+        queue.close_batch()
         topic = self._topics.get(queue.topic)
-        if topic is not None and topic.queues[topic.sticky] is queue:
+        if topic is not None and topic.queues[topic.sticky] is queue and len(topic.queues) > 1:
             topic.rotate()
 
-    def _start(self, queue: PartitionBatches, now: float) -> ProducerBatch:
-        if queue.has_open and not queue.is_backed_up:
-            self._close(queue)
+    def _start(self, queue: PartitionBatches) -> ProducerBatch:
+        is_last = not (queue.ready or queue.unsent)
+        if is_last:
+            self._shut(queue)
         batch = queue.start()
         if batch.attempt_count > 1:
             self._counters.topics.of(queue.topic).retries += 1
         if batch.parent is None:  # A part uses the reservation of the batch it was split from.
             self._hold(batch, len(batch.encoded))
-        self.ready_partitions.touch(queue)
-        self.ready_partitions.plan_wake(queue, now)
+        if not is_last:
+            self.ready_partitions.touch(queue)
         return batch
 
     def _exhaust(self) -> None:
@@ -525,7 +551,9 @@ class RecordAccumulator:
         byte_count = batch.held_bytes
         self._hold(batch, 0)
         queue, _ = self._unsettled.pop(batch.order)
-        failed_count = batch.failed_count(0, batch.record_count)
+        failed_count = 0
+        if batch.failure is not None or batch.parts:
+            failed_count = batch.failed_count(0, batch.record_count)
         acknowledged_count = batch.record_count - failed_count
         self.acknowledged_record_count += acknowledged_count
         self._counters.settled(

@@ -1,20 +1,23 @@
 """Sender of a producer: produce requests from the accumulator, and their replies.
 
 Shell: submits produce requests and reports their outcomes to the accumulator, which decides.
-Requests are sent from the task that made them possible: that of the caller, or that of the
-connection which brought a reply. One task waits for time to pass.
+Requests are sent from the task that made them possible: that of the caller, or the one which
+received a reply. One task waits for time to pass.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
-from typing import cast, final
+from typing import final
 
+import msgspec
 import trio
 
 from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.producer.partition_batches import PartitionBatches, ProducerIdentity
+from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.producer.record_accumulator import DrainedBatch, RecordAccumulator
 from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.errors import (
@@ -34,7 +37,6 @@ from tidelog.wire.messages.produce import (
     InitProducerRequest,
     PartitionAppended,
     PartitionBatch,
-    ProduceReply,
     ProduceRequest,
 )
 from tidelog.wire.messages.transactions import StageRequest
@@ -51,16 +53,13 @@ _LATE_MAX_S = 0.05
 _ACK_LEVELS = {int(level): level for level in AckLevel}
 
 
-@final
-class _InFlight:
-    """Produce request in flight."""
+class _AwaitedRequest(msgspec.Struct, frozen=True):
+    """Request whose reply a call receives."""
 
-    def __init__(
-        self, connection: RpcConnection, drained_batches: list[DrainedBatch], expires_at: float
-    ) -> None:
-        self.connection = connection
-        self.drained_batches = drained_batches
-        self.expires_at = expires_at
+    connection: RpcConnection
+    correlation_id: int
+    expires_at: float
+    """When it fails without a reply, in seconds of trio's clock."""
 
 
 @final
@@ -85,25 +84,32 @@ class Sender:
         self._accumulator = accumulator
         self._acks = acks
         self._counters = cluster.counters.producers
-        self._in_flight: dict[_InFlight, None] = {}
-        """Requests in the order of their submission, which is that of their expiry."""
+        self._now = cluster.counters.now
+        self._ready = accumulator.ready_partitions
+        self.in_flight_request_count = 0
+        """Number of produce requests that wait for their reply."""
         self._is_renewing_identity = False
         self._is_sending = False
-        self._coalescer = Coalescer(self.send)
+        self._coalescer = Coalescer(self._send_collected)
+        self._collected_count = 0
+        """Number of calls since the last collected send."""
+        self._is_alone = False
+        """Whether the last call that sent was the only one: another one that follows it will not
+        wait for others."""
+        self._is_awaited = False
+        """Whether a call waits for the first request that is submitted now."""
+        self._awaited: _AwaitedRequest | None = None
+        """That request."""
         self._wake = trio.Event()
         self._sleeps_until = 0.0
         self._resumes_at = math.inf
         """When a broker that throttles this client reads on, in trio's seconds."""
-        self._progress = trio.Event()
-
-    @property
-    def in_flight_request_count(self) -> int:
-        """Number of produce requests that wait for their reply."""
-        return len(self._in_flight)
+        self._progress: trio.Event | None = None
+        """Set at the next progress; made by the first that waits for it."""
 
     def now(self) -> Timestamp:
         """Return the current time."""
-        return Timestamp(trio.current_time(), self._cluster.env.clock.now_ms())
+        return Timestamp(self._now(), self._cluster.env.clock.now_ms())
 
     def learn_topic(self, topic: str) -> bool:
         """Route records of a topic if its partitions are known; return whether they are."""
@@ -124,6 +130,8 @@ class Sender:
         Raises:
             ClosedError: The client is closed.
         """
+        if self._progress is None:
+            self._progress = trio.Event()
         await self._cluster.tasks.wait(self._progress)
 
     def send(self, *, only_full: bool = False) -> None:
@@ -136,24 +144,79 @@ class Sender:
             return
         self._is_sending = True
         try:
-            now = trio.current_time()
-            while requests := self._accumulator.drain(now, self._node_of, only_full=only_full):
-                for node_id, drained_batches in requests.items():
-                    self._submit_all(node_id, drained_batches, now)
+            now = self._now()
+            while requests := self._accumulator.drain(
+                now, self._connection_of, only_full=only_full
+            ):
+                for connection, drained_batches in requests.items():
+                    self._submit_all(connection, drained_batches, now)
         finally:
             self._is_sending = False
-        if not self._is_renewing_identity and self._accumulator.identity_to_renew() is not None:
+        if (
+            self._ready.without_identity
+            and not self._is_renewing_identity
+            and self._accumulator.identity_to_renew() is not None
+        ):
             self._is_renewing_identity = True
             self._cluster.tasks.start_soon(self._renew_identity)
-        if self._next_wake() < self._sleeps_until:
+        sleeps_until = self._sleeps_until
+        if (
+            self._ready.next_wake < sleeps_until
+            or self._accumulator.unrouted_until < sleeps_until
+            or self._resumes_at < sleeps_until
+        ):
             self._wake.set()
 
-    async def send_together(self) -> None:
-        """Send what can be sent, together with the records of other calls in this turn of the loop.
+    async def deliver(self, batches: Sequence[ProducerBatch]) -> None:
+        """Send what can be sent, and wait until these batches are settled; a checkpoint.
 
-        The first call sends for all, so the others return at once. A cancelled call sends at once.
+        A call that is alone sends at once, and receives the reply itself. Otherwise calls of one
+        turn of the loop send together: the first one sends for all. A cancelled call sends at once.
+
+        Raises:
+            ClosedError: The client is closed.
         """
-        await self._coalescer.request()
+        has_waited = True
+        if not self._is_alone or self.in_flight_request_count:
+            self._is_alone = False
+            self._collected_count += 1
+            has_waited = self._collected_count == 1
+            await self._coalescer.request()
+        elif (request := self._send_alone()) is not None:
+            deadline = math.inf
+            for batch in batches:
+                deadline = min(deadline, batch.deadline)
+            if deadline > request.expires_at:
+                await request.connection.wait_answered(request.correlation_id)
+            else:  # The records may fail before the request does.
+                with trio.CancelScope(deadline=deadline):
+                    await request.connection.wait_answered(request.correlation_id)
+        else:
+            has_waited = False
+        for batch in batches:
+            if not batch.is_settled:
+                has_waited = True
+                signal = batch.signals.get(trio.Event)  # Most calls share that of another one.
+                if not isinstance(signal, trio.Event):
+                    signal = batch.signal_of(trio.Event)
+                await self._cluster.tasks.wait(signal)
+        if not has_waited:
+            await trio.lowlevel.checkpoint()
+
+    def _send_alone(self) -> _AwaitedRequest | None:
+        """Send for a call that waits for the reply; return the first request."""
+        self._is_awaited = True
+        try:
+            self.send()
+        finally:
+            self._is_awaited = False
+            awaited, self._awaited = self._awaited, None
+        return awaited
+
+    def _send_collected(self) -> None:
+        self._is_alone = self._collected_count == 1 and not self.in_flight_request_count
+        self._collected_count = 0
+        self.send()
 
     def cluster_changed(self) -> None:
         """Route records of known topics, fail those of missing topics, and send."""
@@ -180,29 +243,28 @@ class Sender:
                 self._wake = trio.Event()
                 self._resume_throttled()
                 self._accumulator.wake(self.now())
-                self._close_dead_connections()
                 self._progressed()
         finally:
             self._cluster.unsubscribe(self.cluster_changed)
 
     def _next_wake(self) -> float:
-        oldest = next(iter(self._in_flight), None)
-        wake = min(self._accumulator.next_wake, self._resumes_at)
-        return wake if oldest is None else min(wake, oldest.expires_at)
+        return min(self._accumulator.next_wake, self._resumes_at)
 
     def _progressed(self) -> None:
         self.send()
-        progress, self._progress = self._progress, trio.Event()
-        progress.set()
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
 
-    def _node_of(self, queue: PartitionBatches) -> int | None:
+    def _connection_of(self, queue: PartitionBatches) -> RpcConnection | None:
+        """Return the connection to the leader of a partition, if it takes requests now."""
         leader_id = self._cluster.metadata.leader_of(queue.topic, queue.partition)
         if leader_id is None:
             self._cluster.request_refresh([queue.topic])
         elif (connection := self._cluster.connection_nowait(leader_id)) is not None:
             resumes_at = connection.throttled_until(QuotaRate.PRODUCE_BYTES)
-            if resumes_at <= trio.current_time():
-                return leader_id
+            if resumes_at == -math.inf or resumes_at <= self._now():
+                return connection
             # Requests behind these records would wait with them.
             self._resumes_at = min(self._resumes_at, resumes_at)
         else:
@@ -214,10 +276,25 @@ class Sender:
             self._resumes_at = math.inf
             self._accumulator.ready_partitions.leaders_changed()
 
-    def _submit_all(self, node_id: int, drained_batches: list[DrainedBatch], now: float) -> None:
-        group: list[DrainedBatch] = []
+    def _submit_all(
+        self, connection: RpcConnection, drained_batches: list[DrainedBatch], now: float
+    ) -> None:
+        self._cluster.refresh_if_old(now)
+        for place, group in enumerate(self._groups(connection, drained_batches)):
+            if place and connection.is_lost:  # While an earlier request was submitted.
+                self._retry_or_fail_all(group, ConnectError("the connection was lost"))
+            else:
+                self._submit(connection, group, now)
+
+    def _groups(
+        self, connection: RpcConnection, drained_batches: list[DrainedBatch]
+    ) -> list[list[DrainedBatch]]:
+        """Return the batches by request; those that fit into none are failed."""
+        groups: list[list[DrainedBatch]] = []
         group_bytes = 0
-        limit_bytes = self._frame_limit(node_id)
+        hello = connection.hello
+        assert hello is not None, "the connection is in use"
+        limit_bytes = hello.max_frame_bytes - _HEADER_BYTES_MAX  # A longer frame ends it.
         for drained in drained_batches:
             batch_bytes = len(drained.batch.encoded)
             if batch_bytes > limit_bytes:
@@ -225,104 +302,100 @@ class Sender:
                 details = {"size_bytes": batch_bytes, "limit_bytes": limit_bytes}
                 self._retry_or_fail_all([drained], RecordTooLargeError(what, **details))
                 continue
-            is_full = (
-                group_bytes + batch_bytes > _REQUEST_BYTES_MAX or len(group) == LIST_LENGTH_MAX
-            )
-            if group and (is_full or self._cluster.env.buggify("one batch in a request")):
-                self._submit(node_id, group, now)
-                group, group_bytes = [], 0
-            group.append(drained)
             group_bytes += batch_bytes
-        if group:
-            self._submit(node_id, group, now)
+            is_full = group_bytes > _REQUEST_BYTES_MAX or (
+                bool(groups) and len(groups[-1]) == LIST_LENGTH_MAX
+            )
+            if not groups or is_full or self._cluster.env.buggify("one batch in a request"):
+                groups.append([])
+                group_bytes = batch_bytes
+            groups[-1].append(drained)
+        return groups
 
-    def _frame_limit(self, node_id: int) -> int:
-        """Return the largest batch that the broker can take: a longer frame ends a connection."""
-        connection = self._cluster.connection_nowait(node_id)
-        if connection is None or connection.hello is None:
-            return _REQUEST_BYTES_MAX
-        return connection.hello.max_frame_bytes - _HEADER_BYTES_MAX
-
-    def _submit(self, node_id: int, drained_batches: list[DrainedBatch], now: float) -> None:
-        connection = self._cluster.connection_nowait(node_id)
-        if connection is None:  # It was lost while an earlier request was submitted.
-            self._retry_or_fail_all(drained_batches, ConnectError("the connection was lost"))
-            return
-        self._cluster.refresh_if_old()
+    def _submit(
+        self, connection: RpcConnection, drained_batches: list[DrainedBatch], now: float
+    ) -> None:
         timeout = self._cluster.config.request_timeout
         timeout_ms = int(timeout * 1000)
-        batches = [self._describe(drained) for drained in drained_batches]
-        in_flight = _InFlight(connection, drained_batches, now + timeout * _PATIENCE)
-        self._in_flight[in_flight] = None
-        attachment = [drained.batch.encoded for drained in drained_batches]
-        on_complete = None if self._acks is Acks.NONE else partial(self._on_complete, in_flight)
+        batches: list[PartitionBatch] = []
+        attachment: list[bytearray] = []
+        for drained in drained_batches:
+            queue, encoded = drained.queue, drained.batch.encoded
+            topic = self._cluster.metadata.topic(queue.topic)
+            assert topic is not None, "a partition with a leader belongs to a known topic"
+            batches.append(PartitionBatch(topic.topic_id, queue.partition, len(encoded)))
+            attachment.append(encoded)
+        is_answered = self._acks is not Acks.NONE
+        is_awaited = is_answered and self._is_awaited
+        self._is_awaited = False
+        self.in_flight_request_count += 1
+        submit = partial(
+            connection.submit,
+            attachment=attachment,
+            patience=timeout * _PATIENCE,
+            is_awaited=is_awaited,
+        )
+        on_complete = None
+        if is_answered:
+            on_complete = partial(self._on_complete, connection, drained_batches)
         if self.transaction:
             staged = StageRequest(self.transaction, timeout_ms, batches)
-            connection.submit(api.STAGE, staged, on_complete, attachment=attachment)
+            correlation_id = submit(api.STAGE, staged, on_complete)
         else:
             request = ProduceRequest(int(self._acks), timeout_ms, batches)
-            connection.submit(api.PRODUCE, request, on_complete, attachment=attachment)
-        if on_complete is None:
-            self._cluster.tasks.start_soon(self._settle_when_sent, in_flight)
+            correlation_id = submit(api.PRODUCE, request, on_complete)
+        if is_awaited:
+            expires_at = now + timeout * _PATIENCE
+            self._awaited = _AwaitedRequest(connection, correlation_id, expires_at)
+        if not is_answered:
+            self._cluster.tasks.start_soon(self._settle_when_sent, connection, drained_batches)
         elif self._cluster.env.buggify("connection abandoned"):
             connection.close()
 
-    def _describe(self, drained: DrainedBatch) -> PartitionBatch:
-        queue = drained.queue
-        topic = self._cluster.metadata.topic(queue.topic)
-        assert topic is not None, "a partition with a leader belongs to a known topic"
-        return PartitionBatch(topic.topic_id, queue.partition, len(drained.batch.encoded))
-
-    async def _settle_when_sent(self, in_flight: _InFlight) -> None:
+    async def _settle_when_sent(
+        self, connection: RpcConnection, drained_batches: list[DrainedBatch]
+    ) -> None:
         # The bytes stay accounted for until the operating system has them.
-        await in_flight.connection.wait_sent(0)
-        self._in_flight.pop(in_flight, None)
-        for drained in in_flight.drained_batches:
+        await connection.wait_sent(0)
+        self.in_flight_request_count -= 1
+        for drained in drained_batches:
             self._accumulator.acknowledge(drained, None, None)
         self._progressed()
 
-    def _on_complete(self, in_flight: _InFlight, outcome: Outcome) -> None:
-        del self._in_flight[in_flight]
+    def _on_complete(
+        self, connection: RpcConnection, drained_batches: list[DrainedBatch], outcome: Outcome
+    ) -> None:
+        self.in_flight_request_count -= 1
         if isinstance(outcome, Exception):
-            self._retry_or_fail_all(in_flight.drained_batches, outcome)
+            self._retry_or_fail_all(drained_batches, outcome)
         else:
-            results = cast("ProduceReply", outcome[0]).results
-            if len(results) == len(in_flight.drained_batches):
-                now = self._cluster.counters.now()
-                for drained, result in zip(in_flight.drained_batches, results, strict=True):
-                    self._settle(drained, result, now)
+            results: list[PartitionAppended] = outcome[0].results
+            if len(results) == len(drained_batches):
+                now = self._now()
+                for drained, result in zip(drained_batches, results, strict=True):
+                    if result.error is not None:
+                        self._retry_or_fail_all([drained], from_wire(result.error))
+                        continue
+                    opened_at = drained.batch.deadline - self._accumulator.delivery_timeout
+                    self._counters.send_duration.observe(now - opened_at)
+                    level = _ACK_LEVELS.get(result.ack_level)
+                    self._accumulator.acknowledge(drained, result.base_offset, level)
             else:
-                problem = f"{len(results)} results for {len(in_flight.drained_batches)} batches"
-                wrong = in_flight.connection.reject(api.PRODUCE, problem)
-                self._retry_or_fail_all(in_flight.drained_batches, wrong)
-        self._progressed()
-
-    def _settle(self, drained: DrainedBatch, result: PartitionAppended, now: float) -> None:
-        if result.error is None:
-            opened_at = self._accumulator.opened_at(drained.batch)
-            self._counters.send_duration.observe(now - opened_at)
-            level = _ACK_LEVELS.get(result.ack_level)
-            self._accumulator.acknowledge(drained, result.base_offset, level)
-        else:
-            self._retry_or_fail_all([drained], from_wire(result.error))
+                problem = f"{len(results)} results for {len(drained_batches)} batches"
+                self._retry_or_fail_all(drained_batches, connection.reject(api.PRODUCE, problem))
+        if self._progress is not None or self._ready.has_candidates(only_full=False):
+            self._progressed()
 
     def _retry_or_fail_all(self, drained_batches: list[DrainedBatch], error: Exception) -> None:
         if isinstance(error, WireFormatError):
             # The connection is closed; the outcome is as unknown as after a lost connection.
             error = ConnectionLostError(str(error))
-        now = trio.current_time()
+        now = self._now()
         for drained in drained_batches:
             self._accumulator.retry_or_fail(drained, error, now)
         if isinstance(error, STALE_METADATA_ERRORS):
             topics = {each.queue.topic for each in drained_batches}
             self._cluster.request_refresh(topics, because=error)
-
-    def _close_dead_connections(self) -> None:
-        now = trio.current_time()
-        for in_flight in list(self._in_flight):
-            if in_flight.expires_at > now:
-                break
-            in_flight.connection.close()
 
     async def _renew_identity(self) -> None:
         try:

@@ -309,12 +309,14 @@ class ClientConnection:
         Raises:
             WireFormatError: The bytes are not this protocol; close the connection.
         """
-        frame = self.decoder.next_frame()
-        while frame is not None and self._is_unasked_refusal(frame):
+        while True:
             frame = self.decoder.next_frame()
-        if frame is None:
-            return None
-        api_ = self._pending.pop(frame.correlation_id, None)
+            if frame is None:
+                return None
+            api_ = self._pending.pop(frame.correlation_id, None)
+            if api_ is not None or frame.kind is not FrameKind.ERROR:
+                break
+            # A broker reports the refusal of a whole request even if no reply is expected.
         if api_ is None or frame.kind is FrameKind.REQUEST:
             raise WireFormatError(f"a reply to request {frame.correlation_id}, which is not open")
         if frame.api_key != api_.key:
@@ -335,7 +337,3 @@ class ClientConnection:
         return Reply(
             frame.correlation_id, message, frame.attachment, frame.throttled_by, frame.throttle_ms
         )
-
-    def _is_unasked_refusal(self, frame: Frame) -> bool:
-        # A broker reports the refusal of a whole request even if no reply is expected.
-        return frame.kind is FrameKind.ERROR and frame.correlation_id not in self._pending

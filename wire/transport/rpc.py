@@ -4,7 +4,7 @@ Shell: owns one stream. Clients use it, and brokers use it for requests to other
 """
 
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeVar, final
 
@@ -77,6 +77,15 @@ class _OpenRequest(msgspec.Struct):
     """Time until which the broker may hold the request."""
     task: trio.lowlevel.Task | None = None
     """Task that waits for the reply while another one receives."""
+
+    async def wait(self) -> None:
+        """Wait while another task receives."""
+        self.task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._leave)
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        self.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 @final
@@ -175,9 +184,9 @@ class RpcConnection:
         """
         found = self._throttled_until
         if not found:
-            return float("-inf")
+            return -math.inf
         return max(
-            found.get(each, float("-inf")) for each in (rate, QuotaRate.REQUESTS, QuotaRate.BUSY_MS)
+            found.get(each, -math.inf) for each in (rate, QuotaRate.REQUESTS, QuotaRate.BUSY_MS)
         )
 
     def is_owed_a_reply(self, now: float) -> bool:
@@ -245,25 +254,18 @@ class RpcConnection:
         self._write_buffer.send([frame, *attachment], length)
         return correlation_id
 
-    async def wait_answered(self, correlation_id: int) -> None:
+    def wait_answered(self, correlation_id: int) -> Coroutine[Any, Any, None]:
         """Wait until the outcome of a request was reported; a checkpoint.
 
         If cancelled, the outcome is reported later.
         """
         asked = self._open.get(correlation_id)
         if asked is None:
-            await trio.lowlevel.checkpoint()
-        elif self._may_receive():
-            await self._receive_until_answered(correlation_id)
-        else:
-            self._attend()
-            asked.task = trio.lowlevel.current_task()
-
-            def leave(_: object) -> trio.lowlevel.Abort:
-                asked.task = None
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            await trio.lowlevel.wait_task_rescheduled(leave)
+            return _pass()
+        if self._may_receive():
+            return self._receive_until_answered(correlation_id)
+        self._attend()
+        return asked.wait()
 
     async def call(
         self,
@@ -478,13 +480,13 @@ class RpcConnection:
                 await trio.sleep_forever()
             now = self._now()
             late = [each for each, asked in self._open.items() if asked.expires_at <= now]
-            for correlation_id in late:
-                asked = self._open.pop(correlation_id)
+            expired = [self._open.pop(correlation_id) for correlation_id in late]
+            if expired:
+                self.close()
+            for asked in expired:
                 patience = asked.expires_at - asked.sent_at
                 what = f"the broker did not answer {asked.api_key.name} in {patience:g} s"
                 self._end(asked, RequestTimedOutError(what))
-            if late:
-                self.close()
             self._check_at = min(
                 (asked.expires_at for asked in self._open.values()), default=math.inf
             )
@@ -517,6 +519,10 @@ class RpcConnection:
         asked.on_outcome(error)
         if asked.task is not None:
             trio.lowlevel.reschedule(asked.task)
+
+
+async def _pass() -> None:
+    await trio.lowlevel.checkpoint()
 
 
 def _another(failure: ConnectionLostError | WireFormatError) -> Exception:

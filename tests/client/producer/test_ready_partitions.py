@@ -82,11 +82,13 @@ def test_a_batch_that_lingers_is_due_when_it_has_lingered() -> None:
     queue.open_batch(batch, 0.0)
     batch.append_value(b"v")
     ready_partitions.touch(queue)
+    ready_partitions.plan_wake(queue, 0.0)
 
     assert take_ready(ready_partitions, 0.0) == {}
     while ready_partitions.next_wake < 2.0:
         ready_partitions.take_due(ready_partitions.next_wake)
-        take_ready(ready_partitions, 1.9)
+        ready_partitions.plan_wake(queue, 1.9)
+        assert take_ready(ready_partitions, 1.9) == {}
     assert queue in ready_partitions.take_due(2.0)
     assert take_ready(ready_partitions, 2.0) == {1: [queue]}
 
@@ -108,6 +110,7 @@ def test_a_failed_batch_is_due_after_its_backoff() -> None:
     batch = queue.start()
     queue.retry_or_fail(batch, OverloadedError("busy"), 0.0)
     ready_partitions.touch(queue)
+    ready_partitions.plan_wake(queue, 0.0)
 
     assert take_ready(ready_partitions, 0.0) == {}
     retry_at = ready_partitions.next_wake
