@@ -188,7 +188,9 @@ def _write_budget(found: dict[str, Measured]) -> None:
     text = path.read_text(encoding="utf-8")
     for name, counts in found.items():
         cost = counts.cost
-        parts = (f"{each.name}={lowered(getattr(cost, each.name)):g}" for each in fields(Cost))
+        parts = (
+            f"{each.name}={lowered(name, getattr(cost, each.name)):g}" for each in fields(Cost)
+        )
         line = f'    "{name}": Cost({", ".join(parts)}),'
         text, count = re.subn(rf'^    "{name}": Cost\(.*\),$', line, text, flags=re.MULTILINE)
         assert count == 1, f"the budget has {count} lines of {name}"

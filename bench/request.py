@@ -18,7 +18,7 @@ import tidelog
 from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread
 from bench.machine import ServerProcess, bare_process, broker_process
-from bench.single_requests import KINDS, MESSAGE, SETTINGS, WHAT, create_all
+from bench.single_requests import KINDS, MESSAGE, SETTINGS, create_all
 
 _ECHOED: Final = ("send", "receive", "delete", "produce", "fetch", "commit")
 """Kinds that are one request."""
@@ -26,7 +26,8 @@ _FEWER: Final = {"staged": 10}
 """Divisors of the number of calls, for kinds that take long."""
 _SUMS: Final = {
     "message": MESSAGE,
-    "message by queue.work": ("send", "work"),
+    "message by queue.work": ("flow",),
+    "message by queue.work, of a backlog": ("send", "work"),
 }
 """Whole messages, as sums of kinds."""
 _GOAL: Final = 2.5
@@ -158,10 +159,10 @@ def _rows(
                 ratio.median <= _GOAL if has_goal else None,
             )
         )
-    if len(kinds) > 1:
+    if has_goal:
         rate = Spread.of(1e6 / time for time in _sum(rounds, kinds, "time"))
         rows.append(Row(f"request: {name}: messages a second", rate.text(",.0f")))
-    else:
+    if len(kinds) == 1:
         middle = Spread.of(_sum(rounds, kinds, "p50"))
         rows.append(Row(f"request: {name}: p50 in us", middle.text(",.0f")))
     return rows
@@ -175,6 +176,6 @@ def run(settings: Settings) -> list[Row]:
     rows: list[Row] = []
     for name, kinds in _SUMS.items():
         rows += _rows(rounds, name, kinds, MESSAGE)
-    for kind in WHAT:
+    for kind in KINDS:
         rows += _rows(rounds, kind, [kind], [kind] if kind in _ECHOED else [])
     return rows

@@ -10,6 +10,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import perf_counter
 from typing import Final
 
+import trio
+
 import tidelog
 
 VALUE: Final = b"." * 100
@@ -23,8 +25,8 @@ _BYTES_MIN: Final = 1
 _BATCH_VALUE: Final = b"." * 8_000
 """Value of a record that a fetch returns alone."""
 
-SETTINGS: Final = {"group_initial_rebalance_delay_ms": "0"}
-"""Settings of the broker: a group does not wait for further members."""
+SETTINGS: Final = {"group_initial_rebalance_delay_ms": "0", "http_listen": ""}
+"""Settings of the broker: a group does not wait for further members; metrics are off."""
 
 Run = Callable[[], Awaitable[list[float]]]
 """Makes the calls; returns the time before the first one, and after each."""
@@ -119,6 +121,37 @@ async def _working(client: tidelog.Client, count: int) -> AsyncGenerator[Run]:
         return times
 
     yield run
+
+
+@asynccontextmanager
+async def _flowing(client: tidelog.Client, count: int) -> AsyncGenerator[Run]:
+    """Send a message and wait until a worker, which waits for it, has it."""
+    queue = client.queue(_QUEUE)
+    arrived = trio.Event()
+
+    async def handle(message: tidelog.Message) -> None:
+        assert message.value == VALUE
+        arrived.set()
+
+    async def run_once() -> None:
+        nonlocal arrived
+        arrived = trio.Event()
+        await queue.send(VALUE)
+        await arrived.wait()
+
+    async def run() -> list[float]:
+        times = [perf_counter()]
+        for _ in range(count):
+            await run_once()
+            times.append(perf_counter())
+        return times
+
+    worker = queue.worker(handle, concurrency=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(worker.run)
+        await run_once()
+        yield run
+        worker.stop()
 
 
 @asynccontextmanager
@@ -232,6 +265,7 @@ KINDS: Final[dict[str, Kind]] = {
     "receive": _receiving,
     "delete": _deleting,
     "work": _working,
+    "flow": _flowing,
     "produce": _producing,
     "fetch": _fetching,
     "tail": _tailing,
@@ -242,7 +276,8 @@ WHAT: Final = {
     "send": "a message is sent",
     "receive": "a message is received",
     "delete": "a message is deleted",
-    "work": "a message is received and deleted by queue.work with one worker",
+    "work": "a message of a backlog is received and deleted by queue.work with one worker",
+    "flow": "a message is sent, and received and deleted by a waiting queue.work",
     "produce": "a record is produced",
     "fetch": "a record is consumed from a backlog, a fetch for each",
     "tail": "a record is produced and consumed by a waiting consumer",
