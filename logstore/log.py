@@ -151,6 +151,13 @@ class PartitionLog:
         return self._availability.status(has_damage=bool(self._segments.damage))
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the log can be read and written, and no damage is known."""
+        availability = self._availability
+        is_usable = availability.failure is None and not availability.is_disk_full
+        return is_usable and not self._segments.damage
+
+    @property
     def is_idle(self) -> bool:
         """Whether the log is online and nothing of it changes as time passes."""
         return self._segments.is_idle and not self.producers and self.status is LogStatus.ONLINE

@@ -29,9 +29,6 @@ def frames_of(now_ms: int, entries: Sequence[AnyEntry]) -> Iterator[JournalFrame
     A new leader may find only the first of several frames. So every prefix of `entries` must be a
     valid decision by itself.
     """
-    if len(entries) == 1:
-        yield JournalFrame(now_ms, list(entries))
-        return
     part: list[AnyEntry] = []
     part_bytes = _ENVELOPE_BYTES
     for entry in entries:

@@ -4,8 +4,9 @@ Pure: declarations.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar, final
+
+import msgspec
 
 from tidelog.queue_layer.frames import frames_of
 from tidelog.wire.messages.queue_journal import AnyEntry, JournalFrame
@@ -14,8 +15,7 @@ Reply = TypeVar("Reply")
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[Reply]):
+class Outcome(msgspec.Struct, Generic[Reply], frozen=True):
     """Entries to be appended and then applied, and the reply to be sent after that.
 
     A reply without entries may depend on entries of earlier commands: where a reply waits for its
@@ -32,4 +32,7 @@ class Outcome(Generic[Reply]):
     @property
     def frames(self) -> list[JournalFrame]:
         """Frames to append, in order: mostly one, none without entries."""
-        return list(frames_of(self.now_ms, self.entries)) if self.entries else []
+        entries = self.entries
+        if len(entries) == 1:
+            return [JournalFrame(self.now_ms, list(entries))]
+        return list(frames_of(self.now_ms, entries)) if entries else []

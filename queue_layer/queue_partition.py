@@ -25,7 +25,7 @@ from the broker's time.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import final
+from typing import Final, final
 
 from tidelog.queue_layer.collections.queue_clock import QueueClock
 from tidelog.queue_layer.commands import dead_letter, peek, receive, redrive, remove, settle
@@ -61,6 +61,8 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.messages.redrives import RedriveStatus
 
+_SETTLED: Final = Settled()
+
 
 @final
 class QueuePartition:
@@ -88,7 +90,7 @@ class QueuePartition:
         It is the broker's time, unless an earlier leader has used later times. Call it whenever the
         broker's time is used: a lead is lost by the time that passes between calls.
         """
-        return self._clock.time(now_ms, used_ms=self.state.time_ms)
+        return self._clock.time(now_ms, used_ms=self.state.runs.time_ms)
 
     def start(self, now_ms: int, *, leader_epoch: int = 0) -> None:
         """Begin to deliver, with all frames applied, as the leader of the journal in this epoch."""
@@ -170,7 +172,7 @@ class QueuePartition:
             )
         except BrokerError as error:
             return Outcome(now_ms, [], Settled(error=error.to_wire()))
-        return Outcome(now_ms, entries, Settled(refused))
+        return Outcome(now_ms, entries, Settled(refused) if refused else _SETTLED)
 
     # -- all messages at once -------------------------------------------------------------------
 

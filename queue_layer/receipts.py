@@ -5,7 +5,7 @@ Pure: no clock, no I/O. A receipt holds no leader epoch: every leader of the par
 
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Annotated, Final, NamedTuple, final
+from typing import Annotated, Final, final
 
 import msgspec
 
@@ -16,7 +16,7 @@ VERSION: Final = 1
 MAC_SIZE: Final = 16
 
 
-class ReceiptContent(NamedTuple):
+class ReceiptContent(msgspec.Struct, frozen=True):
     """Content of a receipt that was checked."""
 
     lease_id: int
@@ -30,6 +30,10 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     lease_id: Annotated[int, msgspec.Meta(ge=1)]
     runs: list[Run]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Content)
 
 
 @final
@@ -46,8 +50,8 @@ class Receipts:
     def make(self, lease_id: int, runs: list[Run]) -> bytes:
         """Return the receipt of a receive."""
         content = _Content(VERSION, self._queue_id, self.partition, lease_id, runs)
-        data = msgspec.msgpack.encode(content)
-        return data + self._mac(data)
+        data = _ENCODER.encode(content)
+        return data + blake2b(data, digest_size=MAC_SIZE, key=self._key).digest()
 
     def check(self, receipt: bytes) -> ReceiptContent:
         """Return the content of a receipt.
@@ -57,7 +61,7 @@ class Receipts:
         """
         data, mac = receipt[:-MAC_SIZE], receipt[-MAC_SIZE:]
         try:
-            content = msgspec.msgpack.decode(data, type=_Content)
+            content = _DECODER.decode(data)
         except msgspec.MsgspecError as error:
             raise InvalidReceiptError(
                 "these bytes are no receipt; use the receipt of a receive"
@@ -70,9 +74,7 @@ class Receipts:
             raise InvalidReceiptError(
                 f"this receipt is of partition {content.partition}, not of {self.partition}"
             )
-        if content.version != VERSION or not compare_digest(mac, self._mac(data)):
+        expected = blake2b(data, digest_size=MAC_SIZE, key=self._key).digest()
+        if content.version != VERSION or not compare_digest(mac, expected):
             raise InvalidReceiptError("this receipt is corrupt, or was not made by this queue")
         return ReceiptContent(content.lease_id, content.runs)
-
-    def _mac(self, data: bytes) -> bytes:
-        return blake2b(data, digest_size=MAC_SIZE, key=self._key).digest()

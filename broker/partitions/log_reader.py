@@ -12,6 +12,7 @@ import trio
 
 from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.partitions.partition import Partition
+from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
 from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader
@@ -42,6 +43,10 @@ class SliceReader:
     def is_cold(self, part: LogSlice) -> bool:
         """Return whether a slice must be loaded before it can be sent."""
         return not part.is_ready() or self._env.buggify("cold fetch")
+
+    def is_cold_file(self, file: File, position: int, length: int) -> bool:
+        """Return whether checked bytes of a file must be read from the disk first."""
+        return not file.is_cached(position, length) or self._env.buggify("cold fetch")
 
     async def load(self, partition: Partition, part: LogSlice) -> LogSlice:
         """Read a slice from the disk and check it; return its valid part.

@@ -26,7 +26,8 @@ from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.held_clock import HeldClock
-from tidelog.broker.queues.partition.hosted_partition import HostedPartition, MessageWaiter
+from tidelog.broker.queues.partition.context import MessageWaiter
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervisor import drop_for, start_supervised
@@ -120,10 +121,10 @@ class QueueServer:
         self.idle: WeakKeyDictionary[PartitionLeader, QueueSummary] = WeakKeyDictionary()
         """Messages of unloaded partitions, by the leader of the journal."""
         self._has_work = trio.Event()
-        self._is_in_turn = False
-        """Whether `end_turn` follows before other tasks run."""
+        self._is_busy = False
+        """Whether a tick is under way, or `end_turn` follows before other tasks run."""
         self._turns = Turns()
-        self._metadata_version = 0
+        self.metadata_version = 0
         """Grows with each change of the metadata."""
         self._until_deadline = trio.CancelScope()
         """Wait for the earliest deadline, which may move forward."""
@@ -152,15 +153,14 @@ class QueueServer:
         return view_of(catalog, queue_id)
 
     def check_view(self, hosted: HostedPartition) -> None:
-        """Update the settings of a partition if the metadata has changed since the last call.
+        """Update the settings of a partition, after a change of the metadata.
 
         Raises:
             BrokerError: The queue was deleted, or must be loaded again.
         """
-        version = self._metadata_version
-        if hosted.metadata_version != version:
-            hosted.use(self.view(hosted.view.queue_id, hosted.view))
-            hosted.metadata_version = version
+        version = self.metadata_version
+        hosted.use(self.view(hosted.view.queue_id, hosted.view))
+        hosted.metadata_version = version
 
     def has_queue(self, name: str) -> bool:
         """Return whether there is a queue with a name."""
@@ -180,12 +180,12 @@ class QueueServer:
             LeaderNotAvailableError: No broker serves it at the moment.
         """
         hosted = self._hosted.get((queue_id, number))
-        if hosted is None or hosted.metadata_version != self._metadata_version:
+        if hosted is None or hosted.metadata_version != self.metadata_version:
             view = self.view(queue_id, None if hosted is None else hosted.view)
         else:
             view = hosted.view
         journal = self.partitions.led(queue_id, number)
-        if hosted is None or not hosted.journal.is_led_by(journal.leader):
+        if hosted is None or hosted.journal.led_as is not journal.leader:
             if hosted is not None:
                 hosted.drop(self.not_led_error(hosted))
             assert journal.leader is not None, "the journal is led here"
@@ -277,32 +277,30 @@ class QueueServer:
 
     def begin_turn(self) -> None:
         """Begin to serve requests, all of one moment: a connection calls `end_turn` after them."""
-        self._is_in_turn = True
+        self._is_busy = True
         self.clock.hold()
 
     def end_turn(self) -> None:
         """Serve the requests since `begin_turn`, now or together with those of other turns."""
-        if not self._is_in_turn:
+        if not self._is_busy:
             return
-        self._is_in_turn = False
-        self.clock.release()
         if self._turns.is_served_now():
             self._tick()
         else:
+            self._is_busy = False
+            self.clock.release()
             self._has_work.set()
 
     def receive(self, receive: NewReceive) -> None:
         """Have a receive look for messages, together with the others of this tick."""
         self._new_receives.append(receive)
-        self._wake()
+        if not self._is_busy:
+            self._has_work.set()
 
     def decided(self, request: NewRequest) -> None:
         """Park a request after this tick, unless it is answered in it."""
         self._new_decisions.append(request)
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._is_in_turn:
+        if not self._is_busy:
             self._has_work.set()
 
     def not_led_error(self, hosted: HostedPartition) -> BrokerError:
@@ -320,12 +318,14 @@ class QueueServer:
     def schedule(self, hosted: HostedPartition) -> None:
         """Schedule a tick for a partition."""
         self._touched[hosted] = None
-        self._wake()
+        if not self._is_busy:
+            self._has_work.set()
 
     def schedule_deadline(self, hosted: HostedPartition) -> None:
         """Schedule a tick for a partition's next deadline."""
         self._to_plan[hosted] = None
-        self._wake()
+        if not self._is_busy:
+            self._has_work.set()
 
     def remove(self, hosted: HostedPartition) -> None:
         """Remove a partition after a failure."""
@@ -342,7 +342,7 @@ class QueueServer:
         return True
 
     def _on_metadata(self, delta: BrokerDelta) -> None:
-        self._metadata_version += 1
+        self.metadata_version += 1
         for topic_id in delta.altered_topics:
             topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
             count = 0 if topic is None or topic.queue is None else topic.partition_count
@@ -367,6 +367,7 @@ class QueueServer:
             for hosted in self._deadlines.take_expired(trio.current_time()):
                 hosted.tick_at = None
                 self._touched[hosted] = None
+            self.clock.hold()
             self._tick()
 
     async def _run_ticks(self) -> None:
@@ -374,10 +375,12 @@ class QueueServer:
             await self._has_work.wait()
             self._has_work = trio.Event()
             self._turns.ticked()
+            self.clock.hold()
             self._tick()
 
     def _tick(self) -> None:
-        self.clock.hold()
+        """Serve all events; the clock is held."""
+        self._is_busy = True
         try:
             receives, self._new_receives = self._new_receives, []
             for receive in receives:
@@ -390,12 +393,17 @@ class QueueServer:
                     request.park()
             planned, self._to_plan = self._to_plan, {}
             for hosted in touched:
-                if hosted.tick_at is None or hosted.is_awaited:
+                state = hosted.core.state
+                is_awaited = hosted.waiters or state.exhausted or state.runs.exhausted_count
+                if is_awaited or hosted.tick_at is None:
                     planned[hosted] = None
             for hosted in planned:
                 self._set_deadline(hosted)
         finally:
+            self._is_busy = False
             self.clock.release()
+        if self._touched or self._to_plan or self._new_receives or self._new_decisions:
+            self._has_work.set()  # Requests that ended have made decisions.
 
     def _serve(self, touched: dict[HostedPartition, None]) -> None:
         """Serve partitions and append their decisions; add those that get decisions meanwhile."""
@@ -404,9 +412,10 @@ class QueueServer:
                 hosted.serve()
             except Exception as error:  # noqa: BLE001  (the supervisor)
                 drop_for(hosted, error)
-        # Serving one partition may have made decisions at another.
-        touched |= self._touched
-        self._touched = {}
+        if self._touched:
+            # Serving one partition may have made decisions at another.
+            touched |= self._touched
+            self._touched = {}
         for hosted in touched:
             try:
                 hosted.flush()

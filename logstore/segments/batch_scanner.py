@@ -69,7 +69,7 @@ class FileWindow:
     def header(self, position: int) -> BatchHeader | None:
         """Return the header of the batch at `position` if the batch ends within the file."""
         header = parse_header(self.view(position, HEADER_SIZE))
-        if header is None or position + header.size > self._end:
+        if header is None or position + HEADER_SIZE + header.payload_length > self._end:
             return None
         # The durable position of a batch never exceeds its own position.
         return header if header.durable_position <= position else None
@@ -131,5 +131,6 @@ def walk_headers(
                 return
             position, header = found
         yield position, header
-        position += header.size
-        last = Predecessor(header.next_offset, header.leader_epoch, header.durable_position)
+        position += HEADER_SIZE + header.payload_length
+        next_offset = header.base_offset + header.last_offset_delta + 1
+        last = Predecessor(next_offset, header.leader_epoch, header.durable_position)

@@ -27,11 +27,12 @@ class VisibilityTimers:
     a part of a `heapify`, without any search.
     """
 
-    __slots__ = ("_counts", "_heap", "_is_current", "_later", "_spared")
+    __slots__ = ("_counts", "_is_current", "_later", "_spared", "heap")
 
     def __init__(self, is_current: IsCurrent) -> None:
         """Start without timers; `is_current` tells which of them still count."""
-        self._heap: list[tuple[int, int]] = []
+        self.heap: list[tuple[int, int]] = []
+        """Times and first offsets, a heap; to be read only. The first may be obsolete."""
         self._is_current = is_current
         self._spared = 0
         """Number of current timers when obsolete ones were removed last."""
@@ -42,18 +43,18 @@ class VisibilityTimers:
 
     def __len__(self) -> int:
         """Return the number of timers, obsolete ones included."""
-        return len(self._heap)
+        return len(self.heap)
 
     def add(self, time_ms: int, first: int) -> None:
         """Add a timer; equal timers count once."""
-        heappush(self._heap, (time_ms, first))
+        heappush(self.heap, (time_ms, first))
         self._counts[time_ms] = self._counts.get(time_ms, 0) + 1
         if len(self._counts) > _COUNTED_MAX:
             self._counts = {at: count for at, count in self._counts.items() if count >= CROWD}
-        if len(self._heap) > 2 * self._spared + _SPARE:
-            self._heap = [item for item in set(self._heap) if self._is_current(*item)]
-            heapify(self._heap)
-            self._spared = len(self._heap)
+        if len(self.heap) > 2 * self._spared + _SPARE:
+            self.heap = [item for item in set(self.heap) if self._is_current(*item)]
+            heapify(self.heap)
+            self._spared = len(self.heap)
 
     def free_time(self, time_ms: int) -> int:
         """Return the first time from this one on that is not crowded, as far as is known.
@@ -70,21 +71,21 @@ class VisibilityTimers:
 
     def fill(self, deadlines: list[tuple[int, int]]) -> None:
         """Replace all timers by current ones, as times and first offsets."""
-        self._heap = deadlines
-        heapify(self._heap)
-        self._spared = len(self._heap)
+        self.heap = deadlines
+        heapify(self.heap)
+        self._spared = len(self.heap)
 
     def next_ms(self) -> int | None:
         """Return the earliest current time."""
-        while self._heap and not self._is_current(*self._heap[0]):
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        while self.heap and not self._is_current(*self.heap[0]):
+            heappop(self.heap)
+        return self.heap[0][0] if self.heap else None
 
     def pop_due(self, now_ms: int) -> list[tuple[int, int]]:
         """Remove and return the current timers up to and including a time."""
         due: list[tuple[int, int]] = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            item = heappop(self._heap)
+        while self.heap and self.heap[0][0] <= now_ms:
+            item = heappop(self.heap)
             if self._counts.pop(item[0], None) is not None:
                 self._later.pop(item[0], None)
             if (not due or due[-1] != item) and self._is_current(*item):
@@ -93,20 +94,20 @@ class VisibilityTimers:
 
     def time_of(self, count: int, now_ms: int) -> int:
         """Return the earliest time by which `count` current timers are due, `now_ms` at most."""
-        if len(self._heap) < count:
+        if len(self.heap) < count:
             return now_ms
         first: list[tuple[int, int]] = []
-        while self._heap and self._heap[0][0] <= now_ms and len(first) < count:
-            item = heappop(self._heap)
+        while self.heap and self.heap[0][0] <= now_ms and len(first) < count:
+            item = heappop(self.heap)
             if (not first or first[-1] != item) and self._is_current(*item):
                 first.append(item)
         for item in first:
-            heappush(self._heap, item)
+            heappush(self.heap, item)
         return first[-1][0] if len(first) == count else now_ms
 
     def clear(self) -> None:
         """Remove all timers."""
-        self._heap.clear()
+        self.heap.clear()
         self._counts.clear()
         self._later.clear()
         self._spared = 0

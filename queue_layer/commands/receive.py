@@ -5,11 +5,12 @@ the records stops when it has enough; then the lease of the taken messages is de
 changes before the entries are applied.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
-from typing import Final, NamedTuple, final
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import attrgetter
+from typing import Final, final
 
+import msgspec
 from msgspec.structs import replace
 
 from tidelog.queue_layer.commands.unreceived_entries import passed
@@ -36,11 +37,11 @@ from tidelog.wire.messages.queues import (
 RUNS_MAX: Final = 100
 """Maximum runs of messages in one decision: each costs time, and other requests wait meanwhile."""
 HOLDER_LENGTH_MAX: Final = 128
+_first_offset: Final = attrgetter("first_offset")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiveCommand:
+class ReceiveCommand(msgspec.Struct, frozen=True, kw_only=True):
     """Receive of messages."""
 
     max_messages: int
@@ -70,18 +71,15 @@ class ReceiveCommand:
             raise InvalidRequestError(f"an attempt id has 1 to {ATTEMPT_ID_SIZE_MAX} bytes")
 
 
-class GrantedLease(NamedTuple):
+class GrantedLease(msgspec.Struct, frozen=True):
     """Lease of delivered messages; empty if there were none."""
 
     lease_id: int
     runs: list[ReceivedRun]
     """Runs of messages, ascending."""
+    offsets: list[Run]
+    """First offsets and counts, joined where they touch."""
     deadline_ms: int
-
-    @property
-    def offsets(self) -> list[Run]:
-        """First offsets and counts, joined where they touch."""
-        return joined([(run.first_offset, run.count) for run in self.runs])
 
 
 def earlier_attempt(
@@ -95,27 +93,35 @@ def earlier_attempt(
 
 @final
 class ReceivePlan:
-    """Offer of messages, best first; each iteration starts from the beginning.
+    """Offer of messages, best first.
 
-    To be read to the end, or until there is enough, and then passed to `receive`, before the queue
-    changes. If it did change meanwhile (`is_current`), a standard queue delivers the taken messages
-    that are still visible. A FIFO queue delivers none, because other messages may now come first.
+    To be passed to `receive` with those that are taken, before the queue changes. If it did change
+    meanwhile (`is_current`), a standard queue delivers the taken messages that are still visible. A
+    FIFO queue delivers none, because other messages may now come first.
 
     A plan that repeats an attempt offers its messages again, all of which are to be taken.
     """
+
+    __slots__ = ("_state", "_version", "attempt", "command", "now_ms", "offers")
 
     def __init__(
         self, state: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
     ) -> None:
         self.command = command
-        self.attempt = earlier_attempt(state, config, command, now_ms=now_ms)
+        self.now_ms = now_ms
+        self.attempt: Attempt | None = None
         """Receive that this one repeats."""
-        self._ranks: dict[int, int] = {}
-        """Rank of each yielded run, by its first offset."""
         self._state = state
-        self._config = config
-        self._now_ms = now_ms
         self._version = state.version
+        if command.attempt_id is not None:
+            self.attempt = earlier_attempt(state, config, command, now_ms=now_ms)
+        if self.attempt is not None:
+            self.offers = _again(state, self.attempt)
+        elif command.is_repetition:
+            self.offers = []
+        else:
+            self.offers = _offers(state, config, command.max_messages, now_ms=now_ms)
+        """Runs of messages with equal receive counts, no more than are wanted."""
 
     @property
     def is_current(self) -> bool:
@@ -126,70 +132,83 @@ class ReceivePlan:
         return self._version == self._state.version
 
     def __iter__(self) -> Iterator[ReceivedRun]:
-        """Yield runs of messages with equal receive counts, no more than are wanted."""
-        self._ranks = {}
-        if self.attempt is not None:
-            yield from self._again(self.attempt)
-        if self.attempt is not None or self.command.is_repetition:
-            return
-        left = min(self.command.max_messages, room_in(self._state, self._config))
-        if left <= 0 or self._state.order is None:
-            return
-        taken = 0
-        for first, end, rank, status in islice(self._offers(left), RUNS_MAX):
-            if self._state.runs.is_exhausted(status):
-                continue  # It is a dead letter soon.
-            count = min(end - first, left)
-            is_last_chance = self._is_last_chance(status)
-            if is_last_chance and taken:
-                # A poison message must not cost its companions their last delivery. Messages after
-                # it cannot be taken either: in a FIFO queue they could be of the same group.
-                return
-            if is_last_chance:
-                count = 1
-            self._ranks[first] = rank
-            first_received_ms = status.first_received_ms or self._now_ms
-            yield ReceivedRun(first, count, status.receive_count + 1, first_received_ms, rank)
-            taken += count
-            left -= count
-            if left == 0 or is_last_chance:
-                return
+        """Yield the offers."""
+        return iter(self.offers)
 
     def rank_at(self, offset: int) -> int:
         """Return the rank of an offered message."""
-        rank = self._ranks.get(offset)
-        if rank is None:  # It is not the first of its run, because those before it are damaged.
-            first = max((first for first in self._ranks if first < offset), default=None)
-            rank = 0 if first is None else self._ranks[first]
-        return rank
+        # It may be in the middle of its run, because those before it are damaged.
+        at_or_before = [run for run in self.offers if run.first_offset <= offset]
+        return max(at_or_before, key=_first_offset).rank if at_or_before else 0
 
-    def _again(self, attempt: Attempt) -> Iterator[ReceivedRun]:
-        for first, count in attempt.runs:
-            for piece_first, piece_end, status in self._state.runs.pieces(first, first + count):
-                yield ReceivedRun(
-                    piece_first,
-                    piece_end - piece_first,
-                    status.receive_count,
-                    status.first_received_ms,
-                )
+    def taken_of(self, taken: list[Run]) -> list[ReceivedRun] | None:
+        """Return taken messages as they were offered; `None` if other runs were taken."""
+        offers = self.offers
+        if len(taken) > len(offers):
+            return None
+        runs: list[ReceivedRun] = []
+        for (first, count), run in zip(taken, offers, strict=False):
+            if first != run.first_offset or count > run.count:
+                return None
+            runs.append(run if count == run.count else replace(run, count=count))
+        return runs
 
-    def _offers(self, limit: int) -> Iterator[tuple[int, int, int, MessageStatus]]:
-        assert self._state.order is not None
-        cursor = self._state.cursor
-        for first, end, rank in self._state.order.candidates(limit, self._state.next_lease_id):
-            if first < cursor:
-                for start, stop, status in self._state.runs.pieces(first, min(end, cursor)):
-                    yield start, stop, rank, status
-            if end > cursor:
-                yield max(first, cursor), end, rank, SKIPPED
 
-    def _is_last_chance(self, status: MessageStatus) -> bool:
-        max_deliveries = self._config.max_deliveries
-        return (
-            max_deliveries is not None
-            and max_deliveries > 1
-            and status.receive_count == max_deliveries - 1
-        )
+def _offers(
+    state: QueueState, config: QueueConfig, max_messages: int, *, now_ms: int
+) -> list[ReceivedRun]:
+    """Return runs of visible messages to deliver, best first."""
+    runs = state.runs
+    left = min(max_messages, config.max_in_flight - runs.counts[MessageState.IN_FLIGHT])
+    if left <= 0 or state.order is None:
+        return []
+    offers: list[ReceivedRun] = []
+    max_deliveries = config.max_deliveries or WITHOUT_LIMIT
+    last_chance = max_deliveries - 1 or WITHOUT_LIMIT
+    """Receive count of messages whose next delivery is the last, of several."""
+    looked_at = 0
+    for first, end, rank in state.order.candidates(left, state.next_lease_id):
+        for at, stop, status in _with_status(state, first, end):
+            looked_at += 1
+            if looked_at > RUNS_MAX:
+                return offers
+            if status.receive_count and runs.is_exhausted(status):
+                continue  # It is a dead letter soon.
+            count = min(stop - at, left)
+            is_last_chance = status.receive_count == last_chance
+            if is_last_chance and offers:
+                # A poison message must not cost its companions their last delivery. Messages after
+                # it cannot be taken either: in a FIFO queue they could be of the same group.
+                return offers
+            if is_last_chance:
+                count = 1
+            first_received_ms = status.first_received_ms or now_ms
+            offers.append(ReceivedRun(at, count, status.receive_count + 1, first_received_ms, rank))
+            left -= count
+            if left == 0 or is_last_chance:
+                return offers
+    return offers
+
+
+def _with_status(
+    state: QueueState, first: int, end: int
+) -> Iterable[tuple[int, int, MessageStatus]]:
+    """Return candidates with their status."""
+    cursor = state.cursor
+    if first >= cursor:
+        return ((first, end, SKIPPED),)
+    if end <= cursor:
+        return state.runs.pieces(first, end)
+    return chain(state.runs.pieces(first, cursor), ((cursor, end, SKIPPED),))
+
+
+def _again(state: QueueState, attempt: Attempt) -> list[ReceivedRun]:
+    """Return the messages of an attempt."""
+    return [
+        ReceivedRun(at, stop - at, status.receive_count, status.first_received_ms)
+        for first, count in attempt.runs
+        for at, stop, status in state.runs.pieces(first, first + count)
+    ]
 
 
 def room_in(state: QueueState, config: QueueConfig) -> int:
@@ -206,23 +225,39 @@ def decide(
         timeout_ms = config.visibility_timeout_ms
     if plan.attempt is not None:
         return _repeated(plan, plan.attempt, now_ms + timeout_ms)
-    runs: list[ReceivedRun] = []
-    max_deliveries = config.max_deliveries or WITHOUT_LIMIT
-    if plan.is_current or not config.is_fifo:
-        for first, count in taken:
-            rank = plan.rank_at(first)
-            found = _still_visible(state, first, first + count, rank=rank, now_ms=now_ms)
-            # With an old plan, another receive may have had the last delivery meanwhile.
-            runs.extend(run for run in found if run.receive_count <= max_deliveries)
-        runs = _cut(runs, room_in(state, config))
-        runs.sort(key=lambda run: run.first_offset)
-    lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
+    runs = plan.taken_of(taken) if plan.is_current and plan.now_ms == now_ms else None
+    if runs is None:
+        runs = _still_offered(state, config, plan, taken=taken, now_ms=now_ms)
+    lease_id = state.next_lease_id
+    deadline_ms = _lease_end(state, now_ms, timeout_ms)
     if not runs:
-        return [], lease
-    offsets = lease.offsets
+        return [], GrantedLease(lease_id, [], [], deadline_ms)
+    runs.sort(key=_first_offset)
+    offsets: list[Run] = []
+    for run in runs:
+        offsets.append((run.first_offset, run.count))  # noqa: PERF401  (a call less)
+    offsets = joined(offsets)
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
-    received = Received(lease.lease_id, offsets, lease.deadline_ms, holder, attempt_id)
-    return [*passed(state, offsets, [received]), received], lease
+    entries: list[AnyEntry] = [Received(lease_id, offsets, deadline_ms, holder, attempt_id)]
+    if not state.unreceived.is_plain:
+        entries = [*passed(state, offsets, entries), *entries]
+    return entries, GrantedLease(lease_id, runs, offsets, deadline_ms)
+
+
+def _still_offered(
+    state: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
+) -> list[ReceivedRun]:
+    """Return taken messages that may be delivered although the queue or the time has changed."""
+    runs: list[ReceivedRun] = []
+    if config.is_fifo and not plan.is_current:
+        return runs
+    max_deliveries = config.max_deliveries or WITHOUT_LIMIT
+    for first, count in taken:
+        rank = plan.rank_at(first)
+        found = _still_visible(state, first, first + count, rank=rank, now_ms=now_ms)
+        # With an old plan, another receive may have had the last delivery meanwhile.
+        runs.extend(run for run in found if run.receive_count <= max_deliveries)
+    return _cut(runs, room_in(state, config))
 
 
 def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
@@ -237,14 +272,17 @@ def _repeated(
 ) -> tuple[list[AnyEntry], GrantedLease]:
     """Return the entries of a repeated receive, whose lease starts again."""
     if not plan.is_current:
-        return [], GrantedLease(attempt.lease_id, [], deadline_ms)
+        return [], GrantedLease(attempt.lease_id, [], [], deadline_ms)
     deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
     entry = ReceiveRepeated(attempt.attempt_id, deadline_ms)
-    return [entry], GrantedLease(attempt.lease_id, list(plan), deadline_ms)
+    offsets = joined([(run.first_offset, run.count) for run in plan.offers])
+    return [entry], GrantedLease(attempt.lease_id, plan.offers, offsets, deadline_ms)
 
 
 def joined(runs: list[Run]) -> list[Run]:
     """Return runs in ascending order, joined where they touch."""
+    if len(runs) == 1:
+        return runs
     result: list[Run] = []
     for first, count in sorted(runs):
         if result and result[-1][0] + result[-1][1] == first:

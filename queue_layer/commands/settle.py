@@ -24,7 +24,7 @@ The last row is about leases that were lost with a leader (`receive_acks` `leade
 is unreceived, or was skipped since. It may have been received under another lost lease, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -63,6 +63,7 @@ from tidelog.wire.messages.queues import (
 )
 
 REASON_LENGTH_MAX: Final = 8192
+_ACTIONS: Final = {int(action): action for action in SettleAction}
 _OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
 """Actions that need a lease that was not released."""
 _TO_DEAD_LETTERS: Final = (SettleAction.RELEASE, SettleAction.REJECT)
@@ -100,8 +101,8 @@ def decide(
             continue
         for piece_first, piece_end, status in _pieces(state, first, end):
             error = _refusal(state, config, status, action=action, lease_id=receipt.lease_id)
-            if error is None and action in _HIDING:
-                error = _too_long(status, now_ms + (settlement.delay_ms or 0))
+            if error is None:
+                error = _too_long(action, status, now_ms + (settlement.delay_ms or 0))
             if error is not None:
                 refused.append(((piece_first, piece_end - piece_first), error))
             elif status is not None:
@@ -109,37 +110,40 @@ def decide(
     if accepted and accepted[-1][1] > max(state.cursor, state.unreceived.end):
         # The cursor would pass records that may be delayed, or chunks.
         raise LeaderNotAvailableError("the messages are not all known here yet")
-    extended: list[_Open] = []
-    others = accepted
-    if action in _HIDING:
-        extended = [piece for piece in accepted if piece[2].stored is SnapshotState.IN_FLIGHT]
-        others = [piece for piece in accepted if piece[2].stored is SnapshotState.AVAILABLE]
-    entries = _extended(state, receipt, extended, until_ms=now_ms + (settlement.delay_ms or 0))
+    if action is SettleAction.DELETE:
+        return _deleted(state, accepted), _grouped(refused)
+    hidden, others = _split(action, accepted)
+    entries = _extended(state, receipt, hidden, until_ms=now_ms + (settlement.delay_ms or 0))
     entries += _entries(
         state, config, settlement, lease_id=receipt.lease_id, pieces=others, now_ms=now_ms
     )
-    if action is SettleAction.DELETE and entries:
-        entries = [*passed(state, _runs_of(accepted), entries), *entries]
     return entries, _grouped(refused)
 
 
-def divided(settlement: Settlement) -> Iterator[Settlement]:
-    """Yield a settlement in parts of at most `RUNS_MAX` runs, to be decided one after the other.
+def _split(action: SettleAction, pieces: list[_Open]) -> tuple[list[_Open], list[_Open]]:
+    """Return the pieces in flight that stay invisible, and the others."""
+    if action not in _HIDING:
+        return [], pieces
+    hidden = [piece for piece in pieces if piece[2].stored is SnapshotState.IN_FLIGHT]
+    return hidden, [piece for piece in pieces if piece[2].stored is SnapshotState.AVAILABLE]
+
+
+def divided(settlement: Settlement) -> Sequence[Settlement]:
+    """Return a settlement in parts of at most `RUNS_MAX` runs, to be decided one after the other.
 
     A settlement with an invalid run is not divided, so that it is refused as a whole.
     """
     runs = settlement.runs
     if len(runs) <= RUNS_MAX or not all(map(_is_valid, runs)):
-        yield settlement
-        return
-    for start in range(0, len(runs), RUNS_MAX):
-        yield replace(settlement, runs=runs[start : start + RUNS_MAX])
+        return (settlement,)
+    return [
+        replace(settlement, runs=runs[start : start + RUNS_MAX])
+        for start in range(0, len(runs), RUNS_MAX)
+    ]
 
 
 def merged(parts: list[Settled]) -> Settled:
     """Return the result of a settlement from those of its parts; an error is that of the whole."""
-    if len(parts) == 1:
-        return parts[0]
     by_error: dict[tuple[int, str], tuple[ErrorDetail, list[Run]]] = {}
     for part in parts:
         if part.error is not None:
@@ -156,23 +160,30 @@ def _is_valid(run: Run) -> bool:
 
 
 def _checked_action(settlement: Settlement) -> SettleAction:
-    try:
-        action = SettleAction(settlement.action)
-    except ValueError:
-        raise InvalidRequestError(f"no action has number {settlement.action}") from None
+    action = _ACTIONS.get(settlement.action)
+    if action is None:
+        raise InvalidRequestError(f"no action has number {settlement.action}")
     if action in _HIDING and settlement.delay_ms is None:
         raise InvalidRequestError(f"{action.name} needs delay_ms: for how long from now on")
     if len(settlement.reason) > REASON_LENGTH_MAX:
         raise InvalidRequestError(f"a reason has at most {REASON_LENGTH_MAX} characters")
-    if not all(map(_is_valid, settlement.runs)):
-        raise InvalidRequestError("a run has a first offset from 0 on and a count from 1 on")
+    for first, count in settlement.runs:
+        if first < 0 or count < 1:
+            raise InvalidRequestError("a run has a first offset from 0 on and a count from 1 on")
     if action is SettleAction.CHANGE_VISIBILITY and not settlement.delay_ms:
         return SettleAction.RELEASE
     return action
 
 
-def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
-    """Yield the runs in pieces, ascending, and whether each is covered by others."""
+def _covered(runs: list[Run], by: list[Run]) -> Iterable[tuple[int, int, bool]]:
+    """Return the runs in pieces, ascending, and whether each is covered by others."""
+    if runs == by and len(by) == 1:
+        first, count = by[0]
+        return ((first, first + count, True),)
+    return _compared(runs, by)
+
+
+def _compared(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
     at, place = 0, 0
     for first, count in joined(runs):
         at, end = max(at, first), first + count
@@ -191,18 +202,20 @@ def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
                 at = stop
 
 
-def _pieces(state: QueueState, first: int, end: int) -> Iterator[_Piece]:
-    """Yield messages with their status; the lease of unreceived ones was lost."""
+def _pieces(state: QueueState, first: int, end: int) -> list[_Piece]:
+    """Return messages with their status; the lease of unreceived ones was lost."""
     at, passed_end = first, min(end, state.cursor)
+    pieces: list[_Piece] = []
     for piece in state.runs.pieces(first, passed_end):
         if at < piece[0]:
-            yield at, piece[0], None
-        yield piece
+            pieces.append((at, piece[0], None))
+        pieces.append(piece)
         at = piece[1]
     if at < passed_end:
-        yield at, passed_end, None
+        pieces.append((at, passed_end, None))
     if max(first, state.cursor) < end:
-        yield max(first, state.cursor), end, SKIPPED
+        pieces.append((max(first, state.cursor), end, SKIPPED))
+    return pieces
 
 
 def _refusal(
@@ -243,7 +256,7 @@ def _refusal_of_open(
             if is_lost
             else "the message was received again since"
         )
-    if status.stored is SnapshotState.IN_FLIGHT and status.visible_at_ms > state.time_ms:
+    if status.stored is SnapshotState.IN_FLIGHT and status.visible_at_ms > state.runs.time_ms:
         return None
     if config.is_fifo:
         return ReceiptExpiredError("the visibility timeout is over; others may have the message")
@@ -252,7 +265,11 @@ def _refusal_of_open(
     return None
 
 
-def _too_long(status: MessageStatus | None, until_ms: int) -> BrokerError | None:
+def _too_long(
+    action: SettleAction, status: MessageStatus | None, until_ms: int
+) -> BrokerError | None:
+    if action not in _HIDING:
+        return None
     # A returned message was not received: then `last_received_ms` is 0.
     received_ms = 0 if status is None else status.last_received_ms
     if not received_ms or until_ms <= received_ms + VISIBILITY_TIMEOUT_MS_MAX:
@@ -276,8 +293,6 @@ def _entries(
     if not runs:
         return []
     match SettleAction(settlement.action):
-        case SettleAction.DELETE:
-            return [Deleted(runs)]
         case SettleAction.REJECT:
             target = config.dead_letter_target or NO_TARGET
             return list(dead_lettered(runs, target, settlement.reason or "rejected"))
@@ -289,13 +304,21 @@ def _entries(
             )
 
 
+def _deleted(state: QueueState, pieces: list[_Open]) -> list[AnyEntry]:
+    runs = _runs_of(pieces)
+    if not runs:
+        return []
+    entries: list[AnyEntry] = [Deleted(runs)]
+    return entries if state.unreceived.is_plain else [*passed(state, runs, entries), *entries]
+
+
 def _extended(
     state: QueueState, receipt: ReceiptContent, pieces: list[_Open], *, until_ms: int
 ) -> list[AnyEntry]:
     """Return the entries that end leases at a time, or a little later if very many end then."""
-    received_ms = [status.last_received_ms for _, _, status in pieces]
-    if not received_ms:
+    if not pieces:
         return []
+    received_ms = [status.last_received_ms for _, _, status in pieces]
     latest_ms = min(received_ms) + VISIBILITY_TIMEOUT_MS_MAX
     until_ms = max(until_ms, min(state.runs.free_time(until_ms), latest_ms))
     return [Extended(receipt.lease_id, _runs_of(pieces), until_ms)]
@@ -352,6 +375,8 @@ def _released(
 
 def _grouped(refused: list[tuple[Run, BrokerError]]) -> list[Refused]:
     """Return refusals, one error for all messages with the same."""
+    if not refused:
+        return []
     by_error: dict[tuple[int, str], list[Run]] = {}
     details: dict[tuple[int, str], ErrorDetail] = {}
     for run, error in refused:

@@ -50,7 +50,10 @@ class StandardOrder:
     def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
         """Make messages invisible: in flight, or delayed."""
         del is_in_flight
-        self._take(first, end)
+        if first == self._next and not self._holes.ranges:
+            self._next = end
+        else:
+            self._take(first, end)
 
     def on_dead_lettered(self, first: int, end: int) -> None:
         """Make messages dead letters."""
@@ -58,7 +61,8 @@ class StandardOrder:
 
     def on_deleted(self, first: int, end: int) -> None:
         """Remove messages."""
-        self._take(first, end)
+        if end > self._next or self._returned.ranges.ranges:
+            self._take(first, end)
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Make messages visible again."""
@@ -69,7 +73,9 @@ class StandardOrder:
 
     def candidates(self, limit: int, turn: int) -> Iterator[Candidates]:
         """Yield ranges of messages to deliver, all of one rank."""
-        if not len(self._returned):
+        if not self._returned.ranges.ranges:
+            if not self._holes.ranges and self._next < self._end:
+                return iter([(self._next, self._end, 0)])
             return self._unreceived()
         share = max(1, limit // 2)
         unreceived, returned = (self._unreceived(), share), (ranked(self._returned), share)

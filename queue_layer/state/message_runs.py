@@ -34,7 +34,12 @@ class MessageRuns:
         self.counts = [0, 0, 0, 0]
         """Messages by `MessageState`, which is never `BLOCKED` here."""
         self._runs: RangeMap[MessageStatus] = RangeMap()
-        self._timers = VisibilityTimers(self._is_current)
+        self.pieces = self._runs.pieces
+        """Yields the pieces in a range of offsets; no changes meanwhile."""
+        self.timers = VisibilityTimers(self._is_current)
+        """Timers of messages that become visible."""
+        self.free_time = self.timers.free_time
+        """Returns the first time from one on at which not very many become visible."""
 
     def __len__(self) -> int:
         """Return the number of runs."""
@@ -48,10 +53,6 @@ class MessageRuns:
     def first(self) -> int | None:
         """Lowest offset."""
         return self._runs.first
-
-    def pieces(self, first: int, end: int) -> Iterator[Piece]:
-        """Yield the pieces in a range of offsets; no changes meanwhile."""
-        return self._runs.pieces(first, end)
 
     def state(self, status: MessageStatus) -> MessageState:
         """Return the current state of messages with a status."""
@@ -70,10 +71,10 @@ class MessageRuns:
         begins = self._runs.put(first, end, status)
         state = self.state(status)
         self.counts[state] += end - first
-        if self.is_exhausted(status):
+        if status.receive_count >= self._max_deliveries and self.is_exhausted(status):
             self.exhausted_count += end - first
-        if state in (MessageState.IN_FLIGHT, MessageState.DELAYED):
-            self._timers.add(status.visible_at_ms, begins)
+        if state is MessageState.IN_FLIGHT or state is MessageState.DELAYED:
+            self.timers.add(status.visible_at_ms, begins)
         return state
 
     def is_exhausted(self, status: MessageStatus) -> bool:
@@ -93,29 +94,30 @@ class MessageRuns:
                 self.exhausted_count += end - first
             if state in (MessageState.IN_FLIGHT, MessageState.DELAYED):
                 deadlines.append((status.visible_at_ms, first))
-        self._timers.fill(deadlines)
+        self.timers.fill(deadlines)
 
     def cut(self, first: int, end: int) -> list[Piece]:
         """Remove messages and return them."""
         pieces = self._runs.cut(first, end)
         for piece_first, piece_end, status in pieces:
-            self.counts[self.state(status)] -= piece_end - piece_first
-            if self.is_exhausted(status):
+            state = self.state(status)
+            self.counts[state] -= piece_end - piece_first
+            if status.receive_count >= self._max_deliveries and self.is_exhausted(status):
                 self.exhausted_count -= piece_end - piece_first
-        rest = self._runs.starting_at(end)
+        rest = self._runs.ranges.get(end)
         if rest is not None and self._is_current(rest[1].visible_at_ms, end):
-            self._timers.add(rest[1].visible_at_ms, end)
+            self.timers.add(rest[1].visible_at_ms, end)
         return pieces
 
     def next_deadline_ms(self) -> int | None:
         """Return the time at which the next messages become visible by themselves."""
-        return self._timers.next_ms()
+        return self.timers.next_ms()
 
     def advance(self, now_ms: int) -> list[Piece]:
         """Let time pass, if it does; return messages that become visible, the earliest first."""
         if now_ms <= self.time_ms:
             return []
-        due = self._timers.pop_due(now_ms)
+        due = self.timers.pop_due(now_ms)
         pieces: list[Piece] = []
         for _, first in due:
             found = self._runs.starting_at(first)
@@ -127,18 +129,14 @@ class MessageRuns:
         self.time_ms = now_ms
         return pieces
 
-    def free_time(self, time_ms: int) -> int:
-        """Return the first time from this one on at which not very many become visible."""
-        return self._timers.free_time(time_ms)
-
     def time_of(self, count: int, now_ms: int) -> int:
         """Return the time by which `count` runs become visible, `now_ms` at most."""
-        return self._timers.time_of(count, now_ms)
+        return self.timers.time_of(count, now_ms)
 
     def clear(self) -> None:
         """Remove all; time stays."""
         self._runs.clear()
-        self._timers.clear()
+        self.timers.clear()
         self.counts, self.exhausted_count = [0, 0, 0, 0], 0
 
     def _is_current(self, time_ms: int, first: int) -> bool:

@@ -139,11 +139,12 @@ class PendingDeadLetters:
 
     def __init__(self, snapshots: list[SnapshotMoves] | None = None) -> None:
         """Start with the moves of a snapshot; a chain may be in several parts, in their order."""
-        self._chains: dict[Target, _Chain] = {}
+        self.chains: dict[Target, _Chain] = {}
+        """Chains of the targets that had messages; to be read only."""
         for snapshot in snapshots or []:
             redrives = snapshot.redrives or [0] * len(snapshot.batches)
             target = (snapshot.target[0], snapshot.target[1])
-            chain = self._chains.setdefault(target, _Chain(snapshot.epoch, snapshot.sequence))
+            chain = self.chains.setdefault(target, _Chain(snapshot.epoch, snapshot.sequence))
             chain.extend(
                 _Batch(list(runs), redrive)
                 for runs, redrive in zip(snapshot.batches, redrives, strict=True)
@@ -159,14 +160,14 @@ class PendingDeadLetters:
                 [list(batch.runs) for batch in chain.batches],
                 [batch.redrive for batch in chain.batches],
             )
-            for target, chain in sorted(self._chains.items())
+            for target, chain in sorted(self.chains.items())
         ]
 
     @property
     def background_work(self) -> BackgroundWork:
         """Whether messages are to be moved, or kept until they have a target."""
         background_work = BackgroundWork.NOTHING
-        for target, chain in self._chains.items():
+        for target, chain in self.chains.items():
             if chain.batches:
                 if target != NO_TARGET:
                     return BackgroundWork.MOVES
@@ -176,14 +177,12 @@ class PendingDeadLetters:
     def targets(self) -> list[Target]:
         """Return the targets with messages to move now, in a fixed order."""
         return sorted(
-            target
-            for target, chain in self._chains.items()
-            if chain.batches and target != NO_TARGET
+            target for target, chain in self.chains.items() if chain.batches and target != NO_TARGET
         )
 
     def next_batch(self, target: Target) -> DeadLetterBatch | None:
         """Return the batch to be produced to a target next."""
-        chain = self._chains.get(target)
+        chain = self.chains.get(target)
         if chain is None or not chain.batches:
             return None
         batch = chain.batches[0]
@@ -191,21 +190,21 @@ class PendingDeadLetters:
 
     def end_of(self, target: Target) -> tuple[int, int]:
         """Return the epoch of a chain, and the sequence after its last message."""
-        chain = self._chains.get(target)
+        chain = self.chains.get(target)
         if chain is None:
             return 0, 0
         return chain.epoch, chain.sequence + chain.pending
 
     def has_reached(self, target: Target, end: tuple[int, int]) -> bool:
         """Return whether the messages below an earlier `end_of` are moved, or cannot be moved."""
-        chain = self._chains.get(target)
+        chain = self.chains.get(target)
         return chain is None or (chain.epoch, chain.sequence) >= end
 
     def count_of(self, redrive: int) -> int:
         """Return the number of pending messages of a redrive."""
         return sum(
             batch.count
-            for chain in self._chains.values()
+            for chain in self.chains.values()
             for batch in chain.batches
             if batch.redrive == redrive
         )
@@ -214,7 +213,7 @@ class PendingDeadLetters:
         """Return whether messages below an offset are to be moved somewhere."""
         return any(
             batch.runs[0][0] < end
-            for target, chain in self._chains.items()
+            for target, chain in self.chains.items()
             if target != NO_TARGET
             for batch in chain.batches
         )
@@ -233,28 +232,28 @@ class PendingDeadLetters:
 
     def add(self, target: Target, runs: list[Run], *, redrive: int = 0) -> None:
         """Append messages to a chain, as one batch."""
-        self._chains.setdefault(target, _Chain()).extend([_Batch(list(runs), redrive)])
+        self.chains.setdefault(target, _Chain()).extend([_Batch(list(runs), redrive)])
 
     def pop(self, target: Target, count: int) -> list[Run]:
         """Remove and return the first messages, which were moved."""
-        return self._chains[target].pop(count)
+        return self.chains[target].pop(count)
 
     def give_up(self, target: Target, count: int) -> list[Run]:
         """Remove and return the first messages, which cannot be moved."""
-        chain = self._chains[target]
+        chain = self.chains[target]
         runs = chain.pop(count)
         chain.break_off()
         return runs
 
     def retarget(self, source: Target, target: Target) -> None:
         """Move the chain of one target to the end of another's."""
-        chain = self._chains.get(source)
+        chain = self.chains.get(source)
         if chain is None or source == target:
             return
-        self._chains.setdefault(target, _Chain()).extend(chain.batches)
+        self.chains.setdefault(target, _Chain()).extend(chain.batches)
         chain.clear()
 
     def drop(self, first: int, end: int) -> None:
         """Remove messages in a range of offsets, which are gone and must not be moved."""
-        for chain in self._chains.values():
+        for chain in self.chains.values():
             chain.drop(first, end)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 from msgspec.structs import replace as replace_field
 
 from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, MakeOrder, RecordFields
-from tidelog.queue_layer.state.message_runs import WITHOUT_LIMIT, MessageRuns
+from tidelog.queue_layer.state.message_runs import WITHOUT_LIMIT, MessageRuns, Piece
 from tidelog.queue_layer.state.message_state import (
     SKIPPED,
     MessageStatus,
@@ -70,8 +70,8 @@ _EPOCH_BITS: Final = 40
 
 StatefulPiece = tuple[int, int, MessageState, MessageStatus]
 """First offset, end, and the state and status of all messages in between."""
-Change = Callable[[MessageStatus], MessageStatus | None]
-"""Returns the new status of messages; `None`: they are done."""
+Change = Callable[[MessageStatus], MessageStatus]
+"""Returns the new status of messages."""
 
 
 class StateCounts(NamedTuple):
@@ -114,7 +114,9 @@ class QueueState:
         self.redrive: Redrive | None = None
         """Redrive that runs, or the last one that ran."""
         self.unreceived = UnreceivedRecords(0, 0)
-        self._ended_leases = 0
+        self.ended_leases = 0
+        """Messages whose lease has ended by time alone since `take_ended_leases`; to be read only.
+        """
         self.version = 0
         """Grows with each change of known messages, by entries or by time."""
         self.order: DeliveryOrder | None = None
@@ -187,6 +189,8 @@ class QueueState:
     def background_work(self) -> BackgroundWork:
         """Work of the queue that needs no request."""
         redrive = self.redrive
+        if redrive is None and not self.runs.exhausted_count and not self.moves.chains:
+            return BackgroundWork.NOTHING
         if redrive is not None and redrive.status is RedriveStatus.RUNNING:
             return BackgroundWork.MOVES
         if self.runs.exhausted_count:
@@ -215,7 +219,7 @@ class QueueState:
 
     def take_ended_leases(self) -> int:
         """Return the messages whose lease has ended by time alone since the last call."""
-        ended, self._ended_leases = self._ended_leases, 0
+        ended, self.ended_leases = self.ended_leases, 0
         return ended
 
     def pieces(self, first: int, end: int) -> Iterator[StatefulPiece]:
@@ -278,11 +282,18 @@ class QueueState:
 
     def advance(self, now_ms: int) -> int:
         """Let time pass to `now_ms`; return the new time, which never decreases."""
+        runs, unreceived = self.runs, self.unreceived
+        if now_ms <= runs.time_ms:
+            return runs.time_ms
+        leases, delays = runs.timers.heap, unreceived.timers.heap
+        if not (leases and leases[0][0] <= now_ms) and not (delays and delays[0][0] <= now_ms):
+            runs.time_ms = unreceived.time_ms = now_ms
+            return now_ms
         for first, end, deliver_at_ms in self.unreceived.pop_due(now_ms):
             self._tell_visible(first, end, deliver_at_ms)
         for first, end, status in self.runs.advance(now_ms):
             if status.stored is SnapshotState.IN_FLIGHT:
-                self._ended_leases += end - first
+                self.ended_leases += end - first
             self._tell_visible(first, end, status.visible_at_ms)
             self._note_exhausted(first, end, status)
         return self.runs.time_ms
@@ -294,6 +305,9 @@ class QueueState:
         Messages become visible in the order of their times, and each part ends at a time: so the
         order of delivery is the same as if time passed at once.
         """
+        if max(len(self.runs.timers.heap), len(self.unreceived.timers.heap)) < TIMERS_PER_STEP:
+            self.advance(now_ms)
+            return True
         until_ms = min(
             self.runs.time_of(TIMERS_PER_STEP, now_ms),
             self.unreceived.time_of(TIMERS_PER_STEP, now_ms),
@@ -421,7 +435,8 @@ class QueueState:
 
     def apply(self, frame: JournalFrame) -> None:
         """Apply the entries of one frame; each frame once, in order."""
-        self.advance(frame.now_ms)
+        if frame.now_ms > self.runs.time_ms:
+            self.advance(frame.now_ms)
         self.version += 1
         for entry in frame.entries:
             if not isinstance(entry, SNAPSHOT_PARTS):
@@ -436,7 +451,7 @@ class QueueState:
             case ReceiveRepeated():
                 self._receive_repeated(entry, now_ms)
             case Deleted() | Expired():
-                self._change_all(entry.runs, lambda _: None)
+                self._done(entry.runs)
             case Extended():
                 self._extended(entry)
             case Released():
@@ -485,19 +500,19 @@ class QueueState:
         assert entry.lease_id >= self.applied_lease_end
         self.applied_lease_end = entry.lease_id + 1
 
-        def receive(status: MessageStatus) -> MessageStatus:
-            return MessageStatus(
-                SnapshotState.IN_FLIGHT,
-                entry.visible_at_ms,
-                status.receive_count + 1,
-                status.first_received_ms or now_ms,
-                now_ms,
-                entry.lease_id,
-                entry.holder,
-                status.reason,
-            )
-
-        self._change_all(entry.runs, receive)
+        for first, count in entry.runs:
+            for at, end, old in self._take(first, first + count):
+                new = MessageStatus(
+                    SnapshotState.IN_FLIGHT,
+                    entry.visible_at_ms,
+                    old.receive_count + 1,
+                    old.first_received_ms or now_ms,
+                    now_ms,
+                    entry.lease_id,
+                    entry.holder,
+                    old.reason,
+                )
+                self._replace(at, end, old, new=new)
         if entry.attempt_id is not None:
             runs = tuple(entry.runs)
             attempt = Attempt(entry.attempt_id, entry.lease_id, runs, now_ms, entry.visible_at_ms)
@@ -569,7 +584,7 @@ class QueueState:
         target = _target(entry.target)
         batch = self.moves.next_if(target, entry.epoch, entry.sequence, count=entry.count)
         if batch is not None:
-            self._change_all(self.moves.pop(target, entry.count), lambda _: None)
+            self._done(self.moves.pop(target, entry.count))
             redrive = self.redrive
             if redrive is not None and redrive.number == batch.redrive:
                 self.redrive = replace(redrive, moved=redrive.moved + entry.count)
@@ -674,35 +689,45 @@ class QueueState:
 
     def _change_all(self, runs: list[Run], change: Change) -> None:
         for first, count in runs:
-            self._change(first, first + count, change)
+            for at, end, old in self._take(first, first + count):
+                self._replace(at, end, old, new=change(old))
 
-    def _change(self, first: int, end: int, change: Change) -> None:
-        """Change messages, each of which is in a run or unreceived."""
-        if first < self.cursor:
-            for piece_first, piece_end, old in self.runs.cut(first, min(end, self.cursor)):
-                self._replace(piece_first, piece_end, old, change=change)
-        if end > self.cursor:
+    def _done(self, runs: list[Run]) -> None:
+        """Remove messages."""
+        for first, count in runs:
+            for at, end, old in self._take(first, first + count):
+                if old.lease_id in self.attempts.id_of_lease:
+                    self.attempts.on_lease_changed(old.lease_id)
+                if self.order is not None:
+                    stop = min(end, self.unreceived.end)
+                    if at < stop:
+                        self.order.on_deleted(at, stop)
+
+    def _take(self, first: int, end: int) -> list[Piece]:
+        """Take messages out, each of which is in a run or unreceived; the cursor passes them."""
+        cursor = self.cursor
+        if end <= cursor:
+            return self.runs.cut(first, end)
+        pieces = self.runs.cut(first, cursor) if first < cursor else []
+        if cursor < first:
             self._skip_to(first)
-            first = self.cursor
-            self.unreceived.remove(first, end)
-            self.cursor = end
-            self._replace(first, end, SKIPPED, change=change)
+        at = max(first, cursor)
+        if not self.unreceived.is_plain:
+            self.unreceived.remove(at, end)
+        self.cursor = end
+        pieces.append((at, end, SKIPPED))
+        return pieces
 
-    def _replace(self, first: int, end: int, old: MessageStatus, *, change: Change) -> None:
-        self.attempts.on_lease_changed(old.lease_id)
-        new = change(old)
-        stop = min(end, self.unreceived.end)
-        order = self.order if first < stop else None
-        if new is None:
-            if order is not None:
-                order.on_deleted(first, stop)
-            return
+    def _replace(self, first: int, end: int, old: MessageStatus, *, new: MessageStatus) -> None:
+        if old.lease_id in self.attempts.id_of_lease:
+            self.attempts.on_lease_changed(old.lease_id)
         before = self.runs.state(old)
         state = self.runs.put(first, end, new)
         validate_transition(before, state)
         if state is MessageState.VISIBLE:
             self._note_exhausted(first, end, new)
-        if order is None:
+        order, stop = self.order, min(end, self.unreceived.end)
+        if order is None or first >= stop:
             return
         if state is MessageState.DEAD:
             order.on_dead_lettered(first, stop)

@@ -33,13 +33,14 @@ class ReceiveAttempts:
     Invariant: no message of their leases was settled or received again.
     """
 
-    __slots__ = ("_by_id", "_id_of_lease")
+    __slots__ = ("_by_id", "id_of_lease")
 
     def __init__(self) -> None:
         """Start without attempts."""
         self._by_id: OrderedDict[bytes, Attempt] = OrderedDict()
         """Roughly the oldest first; a repetition moves an attempt to the end."""
-        self._id_of_lease: dict[int, bytes] = {}
+        self.id_of_lease: dict[int, bytes] = {}
+        """Attempt ids by lease; to be read only."""
 
     def __len__(self) -> int:
         """Return the number of attempts."""
@@ -70,20 +71,20 @@ class ReceiveAttempts:
             self._forget(oldest.attempt_id)
         if attempt.runs:
             self._by_id[attempt.attempt_id] = attempt
-            self._id_of_lease[attempt.lease_id] = attempt.attempt_id
+            self.id_of_lease[attempt.lease_id] = attempt.attempt_id
 
     def on_lease_changed(self, lease_id: int) -> None:
         """Remove the attempt of a lease, because one of its messages was settled or moved."""
-        attempt_id = self._id_of_lease.get(lease_id)
+        attempt_id = self.id_of_lease.get(lease_id)
         if attempt_id is not None:
             self._forget(attempt_id)
 
     def clear(self) -> None:
         """Remove all attempts, after a purge or a seek."""
         self._by_id.clear()
-        self._id_of_lease.clear()
+        self.id_of_lease.clear()
 
     def _forget(self, attempt_id: bytes) -> None:
         attempt = self._by_id.pop(attempt_id, None)
         if attempt is not None:
-            del self._id_of_lease[attempt.lease_id]
+            del self.id_of_lease[attempt.lease_id]

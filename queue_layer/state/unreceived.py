@@ -25,11 +25,12 @@ class UnreceivedRecords:
         self.delayed_count = 0
         self.chunk_count = 0
         """Records that are no messages, but chunks of large ones."""
-        self._time_ms = now_ms
+        self.time_ms = now_ms
         self._times: RangeMap[int] = RangeMap()
         """Delivery times of delayed records, past ones included."""
         self._chunks: RangeMap[None] = RangeMap()
-        self._timers = VisibilityTimers(self._is_current)
+        self.timers = VisibilityTimers(self._is_current)
+        """Timers of records that become visible."""
 
     def on_records(self, end: int) -> None:
         """Add records up to an offset."""
@@ -38,9 +39,9 @@ class UnreceivedRecords:
     def delay(self, first: int, end: int, deliver_at_ms: int) -> None:
         """Set the delivery time of records, in the past or the future."""
         begins = self._times.put(first, end, deliver_at_ms)
-        if deliver_at_ms > self._time_ms:
+        if deliver_at_ms > self.time_ms:
             self.delayed_count += end - first
-            self._timers.add(deliver_at_ms, begins)
+            self.timers.add(deliver_at_ms, begins)
 
     def skip_chunks(self, first: int, end: int) -> None:
         """Mark records as chunks, which are no messages."""
@@ -68,13 +69,18 @@ class UnreceivedRecords:
         """Yield the records of a range that are delayed now, with their times."""
         if self.delayed_count:
             for piece in self._times.pieces(first, end):
-                if piece[2] > self._time_ms:
+                if piece[2] > self.time_ms:
                     yield piece
 
     @property
     def has_times(self) -> bool:
         """Whether any record has a delivery time, past or future."""
-        return len(self._times) > 0
+        return bool(self._times.ranges)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all records are messages without a delivery time."""
+        return not (self.chunk_count or self._times.ranges)
 
     def timed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield the records of a range that have a delivery time, with that time."""
@@ -84,39 +90,39 @@ class UnreceivedRecords:
         """Remove records that were received, skipped or removed."""
         if self.chunk_count:
             self.chunk_count -= sum(last - at for at, last, _ in self._chunks.cut(first, end))
-        if not len(self._times):
+        if not self._times.ranges:
             return
         for piece_first, piece_end, time_ms in self._times.cut(first, end):
-            if time_ms > self._time_ms:
+            if time_ms > self.time_ms:
                 self.delayed_count -= piece_end - piece_first
         rest = self._times.starting_at(end)
-        if rest is not None and rest[1] > self._time_ms:
-            self._timers.add(rest[1], end)
+        if rest is not None and rest[1] > self.time_ms:
+            self.timers.add(rest[1], end)
 
     def next_deadline_ms(self) -> int | None:
         """Return the next delivery time."""
-        return self._timers.next_ms()
+        return self.timers.next_ms()
 
     def pop_due(self, now_ms: int) -> list[tuple[int, int, int]]:
         """Return ranges whose delivery time has come, with it; they are not delayed any more."""
-        if now_ms <= self._time_ms:
+        if now_ms <= self.time_ms:
             return []
         due: list[tuple[int, int, int]] = []
-        for time_ms, first in self._timers.pop_due(now_ms):
+        for time_ms, first in self.timers.pop_due(now_ms):
             found = self._times.starting_at(first)
             assert found is not None
             self.delayed_count -= found[0] - first
             due.append((first, found[0], time_ms))
-        self._time_ms = now_ms
+        self.time_ms = now_ms
         return due
 
     def time_of(self, count: int, now_ms: int) -> int:
         """Return the time by which `count` ranges become visible, `now_ms` at most."""
-        return self._timers.time_of(count, now_ms)
+        return self.timers.time_of(count, now_ms)
 
     def _is_current(self, time_ms: int, first: int) -> bool:
         found = self._times.starting_at(first)
-        return found is not None and found[1] == time_ms > self._time_ms
+        return found is not None and found[1] == time_ms > self.time_ms
 
 
 def chunks_in(

@@ -62,7 +62,7 @@ class PeekHandler:
             if request.max_bytes and runs:
                 max_bytes = min(request.max_bytes, self._max_bytes)
                 gathered = await hosted.records.read(runs, max_bytes=max_bytes)
-                pieces.extend(hosted.records.pieces(gathered))
+                pieces.extend(hosted.records.pieces(gathered, hosted.records.partition())[1])
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
             response.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)

@@ -109,11 +109,11 @@ class PendingReceive:
         self._server.receive(self)
 
     def is_waiting(self) -> bool:
-        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        """See `broker.queues.partition.context.MessageWaiter`."""
         return self._is_waiting
 
     def attempt(self, ready_at: HostedPartition | None = None) -> None:
-        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        """See `broker.queues.partition.context.MessageWaiter`."""
         if not self._is_parked and self._response.context.has_ended:
             # It ended before the first look: nothing is leased for it.
             self.drop()
@@ -142,7 +142,7 @@ class PendingReceive:
     def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._max_bytes
         unknown: list[HostedPartition] = []
-        for hosted in self._in_order(ready_at):
+        for hosted in self._hosted if ready_at is None else self._in_order(ready_at):
             try:
                 is_first = left == self._request.max_messages
                 command = self._whole if is_first else self._command(left)
@@ -160,7 +160,8 @@ class PendingReceive:
                 unknown.append(hosted)
             elif isinstance(delivery, Delivery):
                 self._add(hosted, delivery)
-                left -= sum(run.count for run in delivery.received.runs)
+                for run in delivery.received.runs:
+                    left -= run.count
                 room -= delivery.received.batch_bytes
                 if left <= 0 or room <= 0:
                     break
@@ -184,20 +185,20 @@ class PendingReceive:
             self.park()
             self._response.parked()
 
-    def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
+    def _in_order(self, ready_at: HostedPartition) -> Sequence[HostedPartition]:
         """Return the partitions, the changed one first: earlier attempts found the others empty."""
-        if ready_at is None or self._hosted[0] is ready_at:
+        if self._hosted[0] is ready_at:
             return self._hosted
         return [ready_at, *(hosted for hosted in self._hosted if hosted is not ready_at)]
 
     def on_delivery(self, hosted: HostedPartition, delivery: Delivery) -> None:
-        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        """See `broker.queues.partition.context.MessageWaiter`."""
         with self._response:
             self._add(hosted, delivery)
             self._settle()
 
     def on_failure(self, hosted: HostedPartition, error: BrokerError) -> None:
-        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        """See `broker.queues.partition.context.MessageWaiter`."""
         if self._is_waiting:
             with self._response:
                 if isinstance(error, UnknownQueueError):

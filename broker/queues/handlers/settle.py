@@ -177,18 +177,22 @@ class SettleHandler:
             UnknownQueueError: The queue does not exist.
         """
         self._server.begin_turn()
-        run_count = sum(len(each.runs) for each in settlements)
+        run_count = 0
+        for settlement in settlements:
+            run_count += len(settlement.runs)
         if run_count > LONG_LIST_LENGTH_MAX:
             raise InvalidRequestError(
                 f"a request settles at most {LONG_LIST_LENGTH_MAX:,} runs of messages,"
                 f" not {run_count:,}"
             )
         found: dict[int, HostedPartition | BrokerError] = {}
+        is_known = True
         for settlement in settlements:
-            if settlement.partition not in found:
-                found[settlement.partition] = self._find(queue_id, settlement.partition)
-        is_in_time = all(map(_is_in_time, found.values()))
-        if is_in_time and all(_is_known(found[each.partition], each) for each in settlements):
+            hosted = found.get(settlement.partition)
+            if hosted is None:
+                hosted = found[settlement.partition] = self._find(queue_id, settlement.partition)
+            is_known = is_known and _is_known(hosted, settlement)
+        if is_known:
             steps = _decisions(settlements, found, pending)
             for _ in steps:
                 return steps
@@ -231,7 +235,8 @@ def _decisions(
     pending: PendingSettle,
 ) -> Steps:
     results = pending.results
-    at_once = 0
+    settled_count = 0
+    """Settled messages since other tasks ran."""
     for index, settlement in enumerate(settlements):
         hosted = found[settlement.partition]
         parts: list[Settled] = []
@@ -239,40 +244,39 @@ def _decisions(
             if isinstance(hosted, BrokerError):
                 raise hosted
             for part in divided(settlement):
-                if at_once >= _MESSAGES_AT_ONCE:
+                if settled_count >= _MESSAGES_AT_ONCE:
                     yield
-                    at_once = 0
+                    settled_count = 0
                 hosted.require()
                 parts.append(hosted.decide(hosted.core.settle(part, now_ms=hosted.now_ms())))
-                at_once += sum(count for _, count in part.runs)
+                for _, count in part.runs:
+                    settled_count += count
         except BrokerError as error:
             results.append(Settled(error=error.to_wire()))
             continue
-        results.append(merged(parts))
+        results.append(parts[0] if len(parts) == 1 else merged(parts))
         if results[index].error is None:
             pending.expect(hosted, index, settlement.action)
     pending.decided()
 
 
-def _is_in_time(hosted: HostedPartition | BrokerError) -> bool:
-    """Advance to now; return whether that is done, as few enough leases have ended."""
-    if isinstance(hosted, BrokerError) or not hosted.is_loaded:
-        return True
-    return hosted.core.state.advance_in_part(hosted.now_ms())
-
-
 def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> bool:
-    """Return whether enough is known to decide about a settlement at once.
+    """Advance to now; return whether enough is known to decide about a settlement at once.
 
-    For most queues the journal suffices. But a delete by a lost lease may concern fresh messages,
-    and then the records before them have to be read.
+    For most queues the journal suffices, as soon as few enough leases end now. But a delete by a
+    lost lease may concern fresh messages, and then the records before them have to be read.
     """
     if isinstance(hosted, BrokerError):
         return True
-    if not hosted.is_loaded or settlement.action != SettleAction.DELETE:
-        return hosted.is_loaded
+    if not hosted.is_loaded:
+        return False
     core, state = hosted.core, hosted.core.state
-    return core.config.is_fenced or _end_of(settlement) <= max(state.cursor, state.records_from)
+    if not state.advance_in_part(hosted.now_ms()):
+        return False
+    if settlement.action != SettleAction.DELETE or core.config.is_fenced:
+        return True
+    known_to = max(state.cursor, state.unreceived.end)
+    return all(first + count <= known_to for first, count in settlement.runs)
 
 
 async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:

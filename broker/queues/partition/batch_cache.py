@@ -4,20 +4,23 @@ Plain calls. The cache is dropped when the replica gets another leader epoch, or
 only a leader's log is never truncated.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, final
+from operator import attrgetter
+from typing import Final, final
+
+import msgspec
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.disk.disk import File
-from tidelog.logstore.log import LogStatus
 from tidelog.queue_layer.queue_partition import QueuePartition
 
 _COUNT_MAX: Final = 256
+_base_offset: Final = attrgetter("base_offset")
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """Place of a whole batch."""
 
     base_offset: int
@@ -51,7 +54,7 @@ class BatchCache:
         known = self._batches
         for batch in batches:
             if known and batch.base_offset < known[-1].next_offset:
-                del known[_first_from(known, batch.base_offset) :]
+                del known[bisect_left(known, batch.base_offset, key=_base_offset) :]
             known.append(batch)
         if len(self._batches) > 2 * _COUNT_MAX:
             del self._batches[:-_COUNT_MAX]
@@ -65,18 +68,19 @@ class BatchCache:
         if not self._is_valid(partition):
             return []
         batches = self._batches
-        place = _first_from(batches, first + 1) - 1
+        place = bisect_right(batches, first, key=_base_offset) - 1
         if place < 0 or batches[place].next_offset <= first:
             return []
-        found: list[Batch] = []
-        position = batches[place].position
-        for batch in batches[place : _first_from(batches, end)]:
-            is_behind = batch.position == position and batch.file is batches[place].file
-            if found and not (is_behind and batch.size <= max_bytes):
+        batch = batches[place]
+        found = [batch]
+        while batch.next_offset < end and place + 1 < len(batches):
+            place += 1
+            behind, batch = batch.position + batch.size, batches[place]
+            max_bytes -= found[-1].size
+            is_behind = batch.position == behind and batch.file is found[0].file
+            if batch.base_offset >= end or not is_behind or batch.size > max_bytes:
                 break
             found.append(batch)
-            max_bytes -= batch.size
-            position += batch.size
         return found
 
     def _is_valid(self, partition: Partition) -> bool:
@@ -85,15 +89,9 @@ class BatchCache:
         return (
             self._leader is not None
             and partition.leader is self._leader
-            and log.status is LogStatus.ONLINE
+            and log.is_whole
             and (not self._batches or log.log_start_offset <= self._batches[0].base_offset)
         )
-
-
-def _first_from(batches: list[Batch], offset: int) -> int:
-    """Return the index of the first batch that begins at an offset or above."""
-    below: Any = (offset,)  # Less than every batch that begins there: base offsets come first.
-    return bisect_left(batches, below)
 
 
 @final

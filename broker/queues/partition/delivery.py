@@ -4,13 +4,14 @@ Declarations.
 """
 
 from enum import Enum
-from typing import NamedTuple
+
+import msgspec
 
 from tidelog.wire.messages.queues import PartitionReceived
 from tidelog.wire.transport.write_buffer import FileRegion
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True):
     """Messages of one partition for one receive."""
 
     received: PartitionReceived

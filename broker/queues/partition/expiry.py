@@ -48,8 +48,11 @@ class Expiry:
         self._trimmed = (0, 0, 0)
         """At the last check: the log start offset, the low water mark, and the number of dead
         messages. Dead messages that are to be moved are kept, but they may come back."""
-        self._trimmed_to: int | None = None
-        """Offset reached by the trim under way, if there is one."""
+        self.trimmed_to: int | None = None
+        """Offset reached by the trim under way, which goes on after other tasks have run; `None`
+        without one. To be read only."""
+        self.trimmed_below = -1
+        """Log start offset below which `trim` has certainly nothing to do; a seek resets it."""
         self._dead_before = 0
         """Number of dead messages when that trim began."""
 
@@ -78,6 +81,10 @@ class Expiry:
             due_ms = due_ms if sent_ms is None else min(due_ms, sent_ms + retention_ms)
         due_ms = due_ms if kept_until_ms is None else min(due_ms, kept_until_ms)
         return max(due_ms - now_ms, _PAUSE_MS, _STEP_MS * steps)
+
+    def restart(self) -> None:
+        """Check everything again: the queue was moved, or has other settings."""
+        self.due_ms, self.trimmed_below = 0, -1
 
     def schedule(self, now_ms: int, wait_ms: int) -> None:
         """Set the time of the next check, by the time until the next expiry."""
@@ -122,15 +129,10 @@ class Expiry:
             yield offset, end
             offset = end
 
-    @property
-    def is_trimming(self) -> bool:
-        """Whether `trim` has more to do, after other tasks have run."""
-        return self._trimmed_to is not None
-
     def trim(self, now_ms: int) -> Outcome[None] | None:
         """Return the decision about messages that the log has deleted; `None` if there are none.
 
-        Of very many only the first ones; then it `is_trimming`.
+        Of very many only the first ones; `trimmed_to` tells of the rest.
 
         Raises:
             LeaderNotAvailableError: This broker has no replica of the log.
@@ -138,17 +140,17 @@ class Expiry:
         core, start = self._core, self._records.partition().log.log_start_offset
         mark = core.state.low_water_mark
         if start <= mark:
-            self._trimmed_to = None
+            self.trimmed_to, self.trimmed_below = None, start
             return None
-        if self._trimmed_to is None:
+        if self.trimmed_to is None:
             self._dead_before = core.state.counts().dead
             if (start, mark, self._dead_before) == self._trimmed:
                 return None
         if core.state.records_from < start and core.state.moves.has_below(start):
             # Their contents are unreadable, and some are to be moved: count them as messages.
             core.state.on_records(core.state.records_from, start)
-        end = removal_end(core.state, max(mark, self._trimmed_to or 0), start)
-        self._trimmed_to = end if end < start else None
+        end = removal_end(core.state, max(mark, self.trimmed_to or 0), start)
+        self.trimmed_to = end if end < start else None
         if end == start:
             self._trimmed = (start, mark, self._dead_before)
         return core.trim(end, now_ms=now_ms)

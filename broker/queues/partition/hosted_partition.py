@@ -5,19 +5,16 @@ plain calls: no other task runs between a decision and its effect.
 """
 
 from contextlib import suppress
-from typing import Final, Protocol, TypeVar, final
+from functools import partial
+from typing import Final, TypeVar, final
 
 import trio
 from msgspec.structs import replace
 
-from tidelog.broker.maintenance.group_commit import GroupCommit
-from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.queue_totals import QueueTotals
-from tidelog.broker.partitions.log_reader import SliceReader
-from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
-from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
+from tidelog.broker.queues.partition.context import Context, MessageWaiter
 from tidelog.broker.queues.partition.delivery import Delivery, EmptyReason
 from tidelog.broker.queues.partition.ended_leases import EndedLeases
 from tidelog.broker.queues.partition.expiry import Expiry
@@ -42,7 +39,6 @@ from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
-from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
     LeaderNotAvailableError,
@@ -51,7 +47,7 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.produce import AckLevel
-from tidelog.wire.messages.queue_journal import BackgroundWork
+from tidelog.wire.messages.queue_journal import BackgroundWork, JournalFrame, Received
 
 Reply = TypeVar("Reply")
 
@@ -59,68 +55,6 @@ _RETRY_MS: Final = 1_000
 """Time in milliseconds until dead letters are decided again that could not be written."""
 _MORE_RECORDS: Final = 20_000
 """Number of records read further when the known ones hold no message to deliver."""
-
-
-class MessageWaiter(Protocol):
-    """A receive that waits."""
-
-    def is_waiting(self) -> bool:
-        """Return whether the receive has no messages yet."""
-        ...
-
-    def attempt(self, ready_at: "HostedPartition | None" = None) -> None:
-        """Try to receive; if only one of its partitions has changed, at that one."""
-        ...
-
-    def on_delivery(self, hosted: "HostedPartition", delivery: Delivery) -> None:
-        """Take messages that were read from the disk for this receive."""
-        ...
-
-    def on_failure(self, hosted: "HostedPartition", error: BrokerError) -> None:
-        """Take the error of a partition that has no messages for this receive."""
-        ...
-
-
-class Context(Protocol):
-    """The broker, as far as a hosted partition needs it."""
-
-    env: Env
-    nursery: trio.Nursery
-    """For tasks that run as long as the broker."""
-    partitions: ReplicaManager
-    group_commit: GroupCommit
-    search: OffsetSearch
-    reader: SliceReader
-    counts: ObjectCounts[QueueTotals]
-    """What happened to messages, by name of the queue."""
-
-    def deletion_ms(self) -> int | None:
-        """Return the time that decides about deletion by time; `None`: nothing is deleted."""
-        ...
-
-    def check_view(self, hosted: "HostedPartition") -> None:
-        """Update the settings of a partition if the metadata has changed since the last call.
-
-        Raises:
-            BrokerError: The queue was deleted, or must be loaded again.
-        """
-        ...
-
-    def not_led_error(self, hosted: "HostedPartition") -> BrokerError:
-        """Return the error of a partition that is no longer served here."""
-        ...
-
-    def schedule(self, hosted: "HostedPartition") -> None:
-        """Schedule a tick for a partition."""
-        ...
-
-    def schedule_deadline(self, hosted: "HostedPartition") -> None:
-        """Schedule a tick for a partition's next deadline."""
-        ...
-
-    def remove(self, hosted: "HostedPartition") -> None:
-        """Remove a partition from the server."""
-        ...
 
 
 @final
@@ -340,9 +274,9 @@ class HostedPartition:
 
     def changed(self, partition: Partition) -> None:
         """See `broker.partitions.partition.Watcher`."""
-        del partition
-        self._has_changed.set()
-        if not self.journal.is_led:
+        if not self.is_loaded:
+            self._has_changed.set()
+        if partition.leader is not self.journal.led_as:
             self.drop(self._context.not_led_error(self))
 
     def schedule(self) -> None:
@@ -351,8 +285,10 @@ class HostedPartition:
 
     # -- deciding -------------------------------------------------------------------------------
 
-    def require(self) -> None:
+    def require(self) -> Partition:
         """Raise, before a decision, unless it can be written to the journal; update settings.
+
+        Return the replica of the records.
 
         Raises:
             BrokerError: It cannot be written; nothing was changed.
@@ -360,8 +296,12 @@ class HostedPartition:
         if self.error is not None:
             raise self.error
         self.journal.require()
-        self._context.check_view(self)
-        self.trim()
+        if self.metadata_version != self._context.metadata_version:
+            self._context.check_view(self)
+        source = self.records.partition()
+        if source.log.log_start_offset > self._expiry.trimmed_below:
+            self.trim()
+        return source
 
     def use(self, view: QueueView) -> None:
         """Apply new settings, if they have changed.
@@ -379,29 +319,38 @@ class HostedPartition:
             raise self.error
         self.view = view
         self.core.configure(config)
-        self._expiry.due_ms = 0
+        self._expiry.restart()
         self._empty_cache.invalidate()
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
+        self.letters.note()
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
         """Apply a decision: it is appended soon, and no request is answered before."""
-        frames = outcome.frames
-        for frame in frames:
-            try:
-                self.core.state.apply(frame)
-            except BaseException:
-                # A defect: the state in memory may be inconsistent.
-                self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
-                raise
-            background_work = self.core.state.background_work
-            self.has_moves = background_work >= BackgroundWork.MOVES
-            self.journal.enqueue(frame, background_work)
-        if frames:
-            self._counts.decided(outcome.entries)
-            self.count_ended_leases()
-        self.letters.note()
-        self.schedule()
+        entries = outcome.entries
+        if entries:
+            had_moves = self.has_moves
+            for frame in outcome.frames:
+                self._apply(frame)
+            if len(entries) > 1 or not isinstance(entries[0], Received):
+                self._context.counts.of(self.journal.partition.queue_name).decided(entries)
+            if self.core.state.ended_leases:
+                self.count_ended_leases()
+            if had_moves or self.has_moves:
+                self.letters.note()
+        self._context.schedule(self)
         return outcome.reply
+
+    def _apply(self, frame: JournalFrame) -> None:
+        state = self.core.state
+        try:
+            state.apply(frame)
+        except BaseException:
+            # A defect: the state in memory may be inconsistent.
+            self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
+            raise
+        background_work = state.background_work
+        self.has_moves = background_work >= BackgroundWork.MOVES
+        self.journal.enqueue(frame, background_work)
 
     @property
     def _counts(self) -> QueueTotals:
@@ -452,8 +401,8 @@ class HostedPartition:
 
     def flush(self) -> None:
         """Append pending decisions to the journal."""
-        if self.error is None and self.journal.has_pending:
-            now_ms = self.now_ms()
+        if self.error is None:
+            now_ms = self.core.state.runs.time_ms  # That of the last decision.
             try:
                 self.journal.flush(now_ms=now_ms)
                 if self.is_loaded and self.journal.is_snapshot_due:
@@ -468,12 +417,6 @@ class HostedPartition:
             self.journal.cut(offset)
         else:
             start_supervised(self._context.nursery, self, self._history.cut, offset, keep_ms)
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether something happens at `next_deadline_ms`."""
-        state = self.core.state
-        return bool(self.waiters or state.exhausted or state.runs.exhausted_count)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -502,7 +445,7 @@ class HostedPartition:
     def seek(self, offset: int) -> None:
         """Decide that messages from an offset on are visible again."""
         self.decide(self.core.seek(offset, now_ms=self.now_ms()))
-        self._expiry.due_ms = 0
+        self._expiry.restart()
 
     def trim(self) -> None:
         """Remove messages whose records the log has deleted; of very many only a part."""
@@ -538,21 +481,27 @@ class HostedPartition:
             raise self.error
         if not self.is_loaded or self._is_reading:
             return EmptyReason.NOT_KNOWN_YET
-        if self._expiry.due_ms <= self._context.env.clock.now_ms():
+        broker_ms = self._context.env.clock.now_ms()
+        if self._expiry.due_ms <= broker_ms:
             self._is_reading = True
             start_supervised(self._context.nursery, self, self._expire)
             return EmptyReason.NOT_KNOWN_YET
-        is_empty = command.attempt_id is None and self._is_known_empty
-        if is_empty or not self.core.may_deliver(command, now_ms=self.now_ms()):
+        is_empty = False
+        if self._watched is not None and command.attempt_id is None:
+            is_empty = self._is_known_empty
+        if not is_empty and command.is_repetition:
+            is_empty = not self.core.may_deliver(command, now_ms=self.core.time(broker_ms))
+        if is_empty:
             self._context.schedule_deadline(self)
             return EmptyReason.NO_MESSAGES
-        self.require()
-        if self._expiry.is_trimming:
+        source = self.require()
+        if self._expiry.trimmed_to is not None:
             self._is_reading = True
             start_supervised(self._context.nursery, self, self._trim)
             return EmptyReason.NOT_KNOWN_YET
-        self._quarantine.release_repaired(self.records)
-        selection = self._select(waiter, command, max_bytes)
+        if self._quarantine.held:
+            self._quarantine.release_repaired(self.records)
+        selection = self._select(waiter, command, source, max_bytes=max_bytes)
         try:
             cold = next(selection)
         except StopIteration as stop:
@@ -563,52 +512,64 @@ class HostedPartition:
         return EmptyReason.NOT_KNOWN_YET
 
     def _select(
-        self, waiter: MessageWaiter, command: ReceiveCommand, max_bytes: int
+        self,
+        waiter: MessageWaiter,
+        command: ReceiveCommand,
+        source: Partition,
+        *,
+        max_bytes: int,
     ) -> Reading[Delivery | EmptyReason]:
         """Select and lease messages while `waiter` waits; yield slices to load from the disk.
 
         Raises:
             BrokerError: No messages can be received here.
         """
-        core, records = self.core, self.records
-
-        def is_enough() -> bool:
-            return self._can_offer and core.state.counts().visible >= 2 * command.max_messages
-
-        def is_much_more() -> bool:
-            return core.state.records_from >= more_until
+        core, state, records = self.core, self.core.state, self.records
 
         while True:
-            yield from records.feed(core, is_enough)
-            now_ms = yield from self._advance_in_parts()
-            if not waiter.is_waiting():
+            if state.unreceived.end < source.high_watermark:
+                yield from records.feed(core, partial(self._has_enough, command.max_messages))
+            now_ms = self.now_ms()
+            if not state.advance_in_part(now_ms) or state.exhausted:
+                now_ms = yield from self._advance_in_parts()
+            if self._is_reading and not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
             if not self._can_offer:
                 self._await_news()
                 return EmptyReason.NOT_KNOWN_YET
-            is_worth_it = core.state.counts().visible or command.attempt_id is not None
-            plan = core.plan(command, now_ms=now_ms) if is_worth_it else None
-            offers = [] if plan is None else list(plan)
-            if plan is None or not offers:
-                source = self.records.partition()
-                self._require_undamaged()
-                if core.state.records_from < source.high_watermark:
-                    more_until = core.state.records_from + _MORE_RECORDS
-                    yield from records.feed(core, is_much_more)
-                    continue
-                self._quarantine.require_none(source)
-                self._empty_cache.set_empty(core, core.state.records_from)
-                self._await_news()
-                return EmptyReason.NO_MESSAGES
+            plan = core.plan(command, now_ms=now_ms)
+            if not plan.offers:
+                if (yield from self._knows_all()):
+                    return EmptyReason.NO_MESSAGES
+                continue
             limit = max_bytes if plan.attempt is None else WITHOUT_LIMIT_BYTES
-            gathered = yield from self.records.gather(
-                offers, max_bytes=limit, passes_damage=not core.config.is_fifo
+            source = records.partition() if self._is_reading else source
+            gathered = yield from records.gather(
+                plan.offers, source, max_bytes=limit, passes_damage=not core.config.is_fifo
             )
-            if not waiter.is_waiting():
+            if self._is_reading and not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
-            delivery = self._deliver(plan, gathered, now_ms)
+            source = records.partition() if self._is_reading else source
+            delivery = self._deliver(plan, gathered, source, now_ms=now_ms)
             if delivery is not None:
                 return delivery
+
+    def _knows_all(self) -> Reading[bool]:
+        """Read some more records where the known ones have no message; return whether none is left.
+
+        Raises:
+            BrokerError: There are messages that cannot be delivered.
+        """
+        state, source = self.core.state, self.records.partition()
+        self._require_undamaged()
+        if state.records_from < source.high_watermark:
+            more_until = state.records_from + _MORE_RECORDS
+            yield from self.records.feed(self.core, lambda: state.records_from >= more_until)
+            return False
+        self._quarantine.require_none(source)
+        self._empty_cache.set_empty(self.core, state.records_from)
+        self._await_news()
+        return True
 
     def _advance_in_parts(self) -> Reading[int]:
         """End all leases and delays that are over, in parts; return the time.
@@ -622,7 +583,13 @@ class HostedPartition:
             yield None
         return now_ms
 
-    def _deliver(self, plan: ReceivePlan, gathered: Gathered, now_ms: int) -> Delivery | None:
+    def _has_enough(self, wanted: int) -> bool:
+        """Return whether enough records are known to choose messages among them."""
+        return self._can_offer and self.core.state.counts().visible >= 2 * wanted
+
+    def _deliver(
+        self, plan: ReceivePlan, gathered: Gathered, source: Partition, *, now_ms: int
+    ) -> Delivery | None:
         """Lease the messages that were found; `None` if another receive leased them meanwhile.
 
         Also `None` if further messages must be examined.
@@ -630,16 +597,17 @@ class HostedPartition:
         if self._is_reading:  # Time has passed since the check in `take`.
             self.require()
             now_ms = self.now_ms()
-        if self._quarantine.hold(plan, gathered, now_ms=now_ms):
+        has_gaps = gathered.destroyed or gathered.unreadable
+        if has_gaps and self._quarantine.hold(plan, gathered, now_ms=now_ms):
             return None
         if gathered.damage is not None and not gathered.taken:
-            raise self.records.partition().passing(gathered.damage)
-        source, pieces = self.records.partition(), self.records.pieces(gathered)
+            raise source.passing(gathered.damage)
+        size, pieces = self.records.pieces(gathered, source)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None
-        self._counts.delivered(received.runs)
-        size = sum(len(part) if isinstance(part, bytes) else part.length for part in pieces)
+        counts = self._context.counts.of(self.journal.partition.queue_name)
+        counts.delivered(received.runs)
         source.traffic.sent(size)
         # Clients count from the broker's time, which may be behind that of the queue.
         lead_ms = now_ms - self._context.env.clock.now_ms()
@@ -649,7 +617,8 @@ class HostedPartition:
     @property
     def _can_offer(self) -> bool:
         """Whether enough records are known to deliver some."""
-        return self.core.state.is_ready or self.core.config.is_fifo
+        state = self.core.state
+        return state.unreceived.end >= state.cursor or self.core.config.is_fifo
 
     def _require_undamaged(self) -> None:
         """Raise if there is damage that blocks the messages behind it.
@@ -725,7 +694,7 @@ class HostedPartition:
             BrokerError: The decision cannot be written.
         """
         self.require()
-        while self._expiry.is_trimming:
+        while self._expiry.trimmed_to is not None:
             await trio.lowlevel.checkpoint()
             self.require()
 

@@ -42,6 +42,7 @@ _STEP_BYTES: Final = 64 << 10
 _BATCH_BYTES_MAX: Final = 512 << 10
 """Maximum bytes of frames in one batch, unless a single frame is larger."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_NOT_LED: Final = "another broker leads the journal of this queue now"
 
 
 @final
@@ -73,7 +74,8 @@ class Journal:
         assert leader is not None, "`led` returns only partitions that are led here"
         self.partition = partition
         self.epoch = leader.leader_epoch
-        self._led_as = leader
+        self.led_as = leader
+        """State of the leader for which it was made; the partition has it while that leads."""
         self._env = env
         self._group_commit = group_commit
         self._pending: list[bytes] = []
@@ -93,19 +95,14 @@ class Journal:
         Raises:
             NotLeaderError: This broker does not lead in this epoch any more.
         """
-        leader = self.partition.leader
-        if leader is not self._led_as:
-            raise NotLeaderError("another broker leads the journal of this queue now")
-        return leader
+        if self.partition.leader is not self.led_as:
+            raise NotLeaderError(_NOT_LED)
+        return self.led_as
 
     @property
     def is_led(self) -> bool:
         """Whether this broker still leads it, in the same epoch."""
-        return self.partition.leader is self._led_as
-
-    def is_led_by(self, leader: PartitionLeader | None) -> bool:
-        """Return whether it belongs to this leadership, and not to an earlier one."""
-        return leader is self._led_as
+        return self.partition.leader is self.led_as
 
     def require(self) -> None:
         """Raise, before a decision, unless the journal accepts appends.
@@ -113,7 +110,9 @@ class Journal:
         Raises:
             BrokerError: It does not; nothing was changed.
         """
-        self.leader.require_enough_in_sync(Acks.ALL)
+        if self.partition.leader is not self.led_as:
+            raise NotLeaderError(_NOT_LED)
+        self.led_as.require_enough_in_sync(Acks.ALL)
         self.partition.require_disk()
 
     # -- loading --------------------------------------------------------------------------------
@@ -245,27 +244,31 @@ class Journal:
         Raises:
             BrokerError: They cannot be written, or only some of them; no waiter was called yet.
         """
-        frames, self._pending = self._pending, []
+        frames = self._pending
         if frames:
+            self._pending = []
             self._append(frames, now_ms)
-        appended, self._on_appended = self._on_appended, []
-        committed, self._on_committed = self._on_committed, []
-        for waiter, index in appended:
-            waiter.acknowledged(index, AckLevel.APPENDED)
-        leader = self.leader
-        end = self.partition.log.log_end_offset
-        is_waited_for = False
-        for waiter, index in committed:
-            if end <= leader.acknowledged_offset(Acks.ALL):
-                waiter.acknowledged(index, AckLevel.DURABLE)
-            else:
-                self.partition.wait_for_ack(Acks.ALL, end, waiter, index=index)
-                is_waited_for = True
-        if is_waited_for:
+        if self._on_appended:
+            appended, self._on_appended = self._on_appended, []
+            for waiter, index in appended:
+                waiter.acknowledged(index, AckLevel.APPENDED)
+        if self._on_committed and not self._tell_committed():
             self._group_commit.appended(self.partition)
         elif frames:
             # Leases that may be lost: a delete that follows soon syncs them, too.
             self._group_commit.appended_lazily(self.partition)
+
+    def _tell_committed(self) -> bool:
+        """Call the waiters for the commit, or park them; return whether all are called."""
+        committed, self._on_committed = self._on_committed, []
+        end = self.partition.log.log_end_offset
+        is_committed = end <= self.leader.acknowledged_offset(Acks.ALL)
+        for waiter, index in committed:
+            if is_committed:
+                waiter.acknowledged(index, AckLevel.DURABLE)
+            else:
+                self.partition.wait_for_ack(Acks.ALL, end, waiter, index=index)
+        return is_committed
 
     # -- snapshots ------------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ class Quarantine:
         self._decide = decide
         self._core = core
         self._probe = probe
-        self._held: list[tuple[int, int]] = []
+        self.held: list[tuple[int, int]] = []
+        """First offsets and ends of the quarantined ranges; to be read only."""
         self._error: CorruptRecordError | None = None
         """Error of a quarantined range."""
 
@@ -50,12 +51,12 @@ class Quarantine:
         for first, end, error in gathered.unreadable:
             self._core.state.quarantine(first, end)
             # The same range may be found from another message on.
-            known = [held for held in self._held if held[0] < end and first < held[1]]
+            known = [held for held in self.held if held[0] < end and first < held[1]]
             if not known:
                 self._probe("messages_unreadable", severity="error", reason=str(error))
             known.append((first, end))
-            self._held = [held for held in self._held if held not in known]
-            self._held.append((min(known)[0], max(held_end for _, held_end in known)))
+            self.held = [held for held in self.held if held not in known]
+            self.held.append((min(known)[0], max(held_end for _, held_end in known)))
             self._error = error
         return bool(gathered.unreadable) and not gathered.taken
 
@@ -65,14 +66,14 @@ class Quarantine:
         Raises:
             LeaderNotAvailableError: This broker has no replica of the log.
         """
-        if not self._held:
+        if not self.held:
             return
         damage = records.partition().log.damage
-        for first, end in list(self._held):
+        for first, end in list(self.held):
             if not any(each.offset < end and first < each.end_offset for each in damage):
-                self._held.remove((first, end))
+                self.held.remove((first, end))
                 self._core.state.end_quarantine(first, end)
-        if not self._held:
+        if not self.held:
             self._error = None
 
     def require_none(self, partition: Partition) -> None:

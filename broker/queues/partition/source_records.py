@@ -27,7 +27,7 @@ from tidelog.wire.batch.batch_columns import (
     decode_columns,
     unpack,
 )
-from tidelog.wire.batch.record_batch import BatchHeader, Columns, parse_header
+from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader, Columns, parse_header
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     CorruptRecordError,
@@ -68,8 +68,8 @@ _OPENED_BYTES_MAX: Final = 1 << 20
 _COPIED_BYTES_MAX: Final = 256 << 10
 """Maximum bytes copied for one partition, while its receive waits for the commit."""
 
-_Walked = tuple[int, BatchHeader]
-"""Position and header of a batch in its file."""
+_Walked = tuple[int, BatchHeader, int]
+"""Position and header of a batch in its file, and the offset after its last record."""
 
 
 @final
@@ -125,6 +125,15 @@ class Gathered(msgspec.Struct):
     """Plain batches of an encrypted topic, by base offset."""
     stopped_at: int | None = None
     """Offset of the first message for which there was no room."""
+
+    def add(self, batches: list[Batch], found: dict[int, Batch], max_bytes: int) -> int:
+        """Add batches to those that were found, as many as have room; return their number."""
+        for count, batch in enumerate(batches):
+            if found and self.size + batch.size > max_bytes:
+                return count
+            found[batch.base_offset] = batch
+            self.size += batch.size
+        return len(batches)
 
     def open_all(self, partition: Partition, batches: Iterable[Batch], offset: int) -> None:
         """Open batches from the one with an offset on.
@@ -270,12 +279,13 @@ class SourceRecords:
     def _walk(self, partition: Partition, part: LogSlice, *, is_to_know: bool) -> list[_Walked]:
         walked = list(_walk(part))
         if is_to_know:
-            batches = (
-                Batch(header.base_offset, header.next_offset, part.file, position, header.size)
-                for position, header in walked
-                if header.next_offset <= partition.high_watermark
-            )
-            self._batch_cache.add(partition, batches)
+            high_watermark = partition.high_watermark
+            known: list[Batch] = []
+            for position, header, end in walked:
+                if end <= high_watermark:
+                    size = HEADER_SIZE + header.payload_length
+                    known.append(Batch(header.base_offset, end, part.file, position, size))
+            self._batch_cache.add(partition, known)
         return walked
 
     def _feed_batches(
@@ -293,10 +303,10 @@ class SourceRecords:
         plain_from = core.state.records_from
         offset = plain_from
         fed_count = 0
-        for position, header in walked:
-            if header.next_offset <= offset:
+        for position, header, next_offset in walked:
+            if next_offset <= offset:
                 continue
-            first, end = max(header.base_offset, offset), min(header.next_offset, high_watermark)
+            first, end = max(header.base_offset, offset), min(next_offset, high_watermark)
             has_fields = header.has_queue_fields or decodes_all or header.is_sparse
             is_gone = header.is_sealed and _is_destroyed(partition, header, file, position=position)
             if not has_fields and not delay_ms and not is_gone:
@@ -327,14 +337,15 @@ class SourceRecords:
     def gather(  # noqa: C901 (one walk over what is asked for)
         self,
         offers: Iterable[ReceivedRun | PeekedRun],
+        partition: Partition,
         *,
         max_bytes: int,
         passes_damage: bool = True,
     ) -> Reading[Gathered]:
-        """Find the batches of messages, in their order, until there are enough bytes.
+        """Find the batches of messages in a replica, in their order, until there are enough bytes.
 
-        At least one batch is found if one is readable. Damaged messages are left out, with all
-        behind them unless `passes_damage`.
+        `partition` is the replica of `partition()` now. At least one batch is found if one is
+        readable. Damaged messages are left out, with all behind them unless `passes_damage`.
 
         Raises:
             LogOfflineError: The disk failed.
@@ -347,44 +358,49 @@ class SourceRecords:
             offset, end = run.first_offset, run.first_offset + run.count
             taken_from = offset
             while offset < end:
-                known = bisect_right(bases, offset) - 1
-                if known >= 0 and offset < found[bases[known]].next_offset:
-                    offset = min(end, found[bases[known]].next_offset)
+                place = bisect_right(bases, offset) - 1
+                if place >= 0 and offset < found[bases[place]].next_offset:
+                    offset = min(end, found[bases[place]].next_offset)
                     continue
-                room = self._room(max_bytes) - gathered.size
+                limit = max_bytes if partition.cipher is None else _opened_max(max_bytes)
+                room = limit - gathered.size
                 if room <= 0 and found:
                     break
                 try:
-                    batches = yield from self._batches(offset, end, max(room, 1))
-                    batches = self._open(gathered, batches, offset)
+                    batches = self._known(partition, offset, end, max_bytes=max(room, 1))
+                    if not batches:
+                        batches = yield from self._read_batches(offset, end, max(room, 1))
+                        partition = self.partition()  # Other tasks may have run.
+                    if partition.cipher is not None:
+                        batches = self._open(gathered, batches, offset)
                 except (CorruptRecordError, DestroyedRecordsError) as error:
-                    next_offset = gathered.found_unreadable(offset, error)
                     _add_run(gathered, taken_from, offset)
-                    taken_from = offset
-                    if not passes_damage:
-                        break
-                    taken_from = offset = min(end, next_offset)
-                    continue
-                for batch in batches:
-                    if found and gathered.size + batch.size > max_bytes:
-                        break
-                    found[batch.base_offset] = batch
-                    gathered.size += batch.size
-                    offset = min(end, batch.next_offset)
+                    next_offset = min(end, gathered.found_unreadable(offset, error))
+                    taken_from = offset = next_offset if passes_damage else offset
+                    if passes_damage:
+                        continue
+                    break
+                count = gathered.add(batches, found, max_bytes)
                 bases = sorted(found)
-                if not batches or batches[-1].base_offset not in found:
+                if count:
+                    offset = min(end, batches[count - 1].next_offset)
+                if count < max(len(batches), 1):
                     break
             _add_run(gathered, taken_from, offset)
             if offset < end:
                 gathered.stopped_at = offset
                 break
-        gathered.batches = [found[base] for base in sorted(found)]
+        gathered.batches = [*map(found.__getitem__, bases)]
         return gathered
 
-    def _room(self, max_bytes: int) -> int:
-        if self.partition().cipher is None or max_bytes == WITHOUT_LIMIT_BYTES:
-            return max_bytes
-        return min(max_bytes, _OPENED_BYTES_MAX)
+    def _known(self, partition: Partition, first: int, end: int, *, max_bytes: int) -> list[Batch]:
+        """Return known batches from the one with an offset on that need no read of the disk."""
+        known = self._batch_cache.find(partition, first, end, max_bytes=max_bytes)
+        if not known:
+            return known
+        start, last = known[0], known[-1]
+        length = last.position + last.size - start.position
+        return [] if self._reader.is_cold_file(start.file, start.position, length) else known
 
     def _open(self, gathered: Gathered, batches: list[Batch], offset: int) -> list[Batch]:
         """Return the batches up to the first without readable records, opened if they are sealed.
@@ -404,12 +420,9 @@ class SourceRecords:
             raise partition.reading_failed(error) from error
         return [batch for batch in batches if batch.base_offset in gathered.opened]
 
-    def _batches(self, first: int, end: int, max_bytes: int) -> Reading[list[Batch]]:
-        """Find batches from the one with an offset on, below an end."""
+    def _read_batches(self, first: int, end: int, max_bytes: int) -> Reading[list[Batch]]:
+        """Find batches from the one with an offset on, below an end, in the log."""
         partition = self.partition()
-        known = self._batch_cache.find(partition, first, end, max_bytes=max_bytes)
-        if known and not self._reader.is_cold(_slice_of(known)):
-            return known
         high_watermark = partition.high_watermark
         try:
             part = partition.log.read(first, max_bytes=max_bytes, high_watermark=high_watermark)
@@ -433,7 +446,7 @@ class SourceRecords:
 
     async def read(self, runs: Sequence[PeekedRun | ReceivedRun], *, max_bytes: int) -> Gathered:
         """Find the batches of messages; see `gather`."""
-        return await self.drive(self.gather(runs, max_bytes=max_bytes))
+        return await self.drive(self.gather(runs, self.partition(), max_bytes=max_bytes))
 
     async def read_records(self, runs: Sequence[Run]) -> list[DeadLetterRecord]:
         """Return messages, ascending, from the first one on as many as fit into a memory limit.
@@ -529,31 +542,37 @@ class SourceRecords:
             result: Result = stop.value
             return result
 
-    def pieces(self, gathered: Gathered) -> list[bytes | FileRegion]:
-        """Return the pieces of a reply for batches that were found.
+    def pieces(
+        self, gathered: Gathered, partition: Partition
+    ) -> tuple[int, list[bytes | FileRegion]]:
+        """Return the size and the pieces of a reply for batches that were found.
+
+        `partition` is the replica of `partition()` now.
 
         Raises:
             LogOfflineError: They cannot be read.
         """
         batches = gathered.batches
         if gathered.opened:
-            return [b"".join(gathered.opened[batch.base_offset] for batch in batches)]
-        partition = self.partition()
+            opened = b"".join(gathered.opened[batch.base_offset] for batch in batches)
+            return len(opened), [opened]
         pieces: list[bytes | FileRegion] = []
-        room = _COPIED_BYTES_MAX
+        room, size = _COPIED_BYTES_MAX, 0
         for part in _joined(batches):
             piece = self._reader.piece(partition, part, room)
             if isinstance(piece, bytes):
-                room -= len(piece)
+                room -= part.length
+            size += part.length
             pieces.append(piece)
-        return pieces
+        return size, pieces
 
 
-def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
-    """Yield slices of contiguous batches."""
+def _joined(batches: list[Batch]) -> list[LogSlice]:
+    """Return slices of contiguous batches."""
+    slices: list[LogSlice] = []
     at = 0
     while at < len(batches):
-        first = batches[at]
+        first = last = batches[at]
         end = first.position + first.size
         at += 1
         while at < len(batches):
@@ -561,28 +580,24 @@ def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
             if after.file is not first.file or after.position != end:
                 break
             end += after.size
+            last = after
             at += 1
-        yield LogSlice(
-            first.file,
-            first.position,
-            end - first.position,
-            offset=first.base_offset,
-            end_offset=batches[at - 1].next_offset,
-            is_trusted=True,
+        slices.append(
+            LogSlice(
+                first.file,
+                first.position,
+                end - first.position,
+                offset=first.base_offset,
+                end_offset=last.next_offset,
+                is_trusted=True,
+            )
         )
+    return slices
 
 
-def _slice_of(batches: list[Batch]) -> LogSlice:
-    """Return the slice of contiguous batches."""
-    first, last = batches[0], batches[-1]
-    return LogSlice(
-        first.file,
-        first.position,
-        last.position + last.size - first.position,
-        offset=first.base_offset,
-        end_offset=last.next_offset,
-        is_trusted=True,
-    )
+def _opened_max(max_bytes: int) -> int:
+    """Return how many bytes of an encrypted topic are read."""
+    return max_bytes if max_bytes == WITHOUT_LIMIT_BYTES else min(max_bytes, _OPENED_BYTES_MAX)
 
 
 def _loaded(part: LogSlice) -> Reading[LogSlice]:
@@ -667,21 +682,20 @@ def _add_run(gathered: Gathered, first: int, end: int) -> None:
         gathered.taken.append((first, end - first))
 
 
-def _walk(part: LogSlice) -> Iterator[tuple[int, BatchHeader]]:
-    return walk_headers(
-        part.file,
-        part.position,
-        start_offset=part.start_offset,
-        end=part.position + part.length,
-    )
+def _walk(part: LogSlice) -> Iterator[_Walked]:
+    end, start_offset = part.position + part.length, part.start_offset
+    for position, header in walk_headers(
+        part.file, part.position, start_offset=start_offset, end=end
+    ):
+        yield position, header, header.base_offset + header.last_offset_delta + 1
 
 
 def _batches_in(part: LogSlice, first: int, end: int) -> Iterator[Batch]:
-    for position, header in _walk(part):
+    for position, header, next_offset in _walk(part):
         if header.base_offset >= end:
             return
-        if header.next_offset > first:
-            yield Batch(header.base_offset, header.next_offset, part.file, position, header.size)
+        if next_offset > first:
+            yield Batch(header.base_offset, next_offset, part.file, position, header.size)
 
 
 def _fields_at(

@@ -33,7 +33,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     end_turn, tick = QueueServer.end_turn, QueueServer._tick
 
     def counted_end(server: QueueServer) -> None:
-        if not server._is_in_turn:
+        if not server._is_busy:
             return
         counts["turns"] += 1
         before = counts["ticks"]

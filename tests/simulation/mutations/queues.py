@@ -21,7 +21,8 @@ from tidelog.broker.queues.handlers.receive import PendingReceive
 from tidelog.broker.queues.handlers.send import PendingSend
 from tidelog.broker.queues.handlers.settle import PendingSettle
 from tidelog.broker.queues.partition import hosted_partition
-from tidelog.broker.queues.partition.hosted_partition import Delivery, HostedPartition
+from tidelog.broker.queues.partition.delivery import Delivery
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Operation
 from tidelog.queue_layer.commands import settle

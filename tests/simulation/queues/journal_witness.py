@@ -102,7 +102,7 @@ def _loaded(journal: Journal, state: QueueState) -> JournalLoaded:
                 for first, count in batch.runs
                 for offset in range(first, first + count)
             ]
-            for target, chain in state.moves._chains.items()
+            for target, chain in state.moves.chains.items()
             if chain.batches
         },
         partition.log.leader_epochs.entries,

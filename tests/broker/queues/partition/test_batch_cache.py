@@ -1,5 +1,7 @@
 """Tests of the batch cache: known batches are found without a read, as long as they are valid."""
 
+from msgspec.structs import replace
+
 from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.partitions.partition import Partition
@@ -65,7 +67,7 @@ def test_cached_batches_of_another_file_are_not_joined() -> None:
     partition, file = led_partition()
     _, other = led_partition()
     known, (first, second) = BatchCache(), in_a_row(file, first=0, count=2)
-    known.add(partition, [first, second._replace(file=other)])
+    known.add(partition, [first, replace(second, file=other)])
 
     assert known.find(partition, 0, 20, max_bytes=1 << 20) == [first]
 
