@@ -7,6 +7,7 @@ programs with nothing but trio, directly after the calls that it is compared wit
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import Final, Self
@@ -16,6 +17,7 @@ import trio
 
 import tidelog
 from bench.bare_server import Order
+from bench.calls import count_calls
 from bench.figures import Row, Settings, Spread
 from bench.machine import ServerProcess, bare_process, broker_process
 from bench.single_requests import KINDS, MESSAGE, SETTINGS, create_all
@@ -31,6 +33,8 @@ _SUMS: Final = {
 }
 """Whole messages, as sums of kinds."""
 _GOAL: Final = 2.5
+_CALLS_MAX: Final = 400
+"""Goal of a whole message, in Python calls of the broker and of the client."""
 _RECEIVE_BYTES: Final = 64 << 10
 
 
@@ -168,14 +172,36 @@ def _rows(
     return rows
 
 
+def _rows_of_calls(directory: Path) -> list[Row]:
+    """Return the rows of Python calls of whole messages."""
+    found = count_calls([*MESSAGE, "flow"], "replicated", directory)
+    rows: list[Row] = []
+    for name, kinds in (("message", MESSAGE), ("message by queue.work", ("flow",))):
+        costs = [found[kind].cost for kind in kinds]
+        for side, total in (
+            ("broker", sum(cost.broker for cost in costs)),
+            ("client", sum(cost.client for cost in costs)),
+        ):
+            is_met = total <= _CALLS_MAX
+            what = f"request: {name}: Python calls of the {side}"
+            rows.append(Row(what, f"{total:,.0f}", f"<= {_CALLS_MAX}", is_met))
+    for kind in MESSAGE:
+        turns = found[kind].cost.turns
+        what = f"request: {kind}: turns of the client's loop"
+        rows.append(Row(what, f"{turns:.1f}", "1", round(turns) <= 1))
+    return rows
+
+
 def run(settings: Settings) -> list[Row]:
     """Measure all kinds of requests, each beside its echo."""
     directory = settings.directory / "broker"
     with broker_process(directory, **SETTINGS) as broker, bare_process() as bare:
         rounds = trio.run(_rounds, broker, bare, settings)
-    rows: list[Row] = []
+    (settings.directory / "calls").mkdir()
+    rows = _rows_of_calls(settings.directory / "calls")
     for name, kinds in _SUMS.items():
         rows += _rows(rounds, name, kinds, MESSAGE)
     for kind in KINDS:
-        rows += _rows(rounds, kind, [kind], [kind] if kind in _ECHOED else [])
+        if (kind,) not in _SUMS.values():
+            rows += _rows(rounds, kind, [kind], [kind] if kind in _ECHOED else [])
     return rows
