@@ -646,10 +646,8 @@ class ReplicaManager:
 
     def _settle_replicas(self, topic: Topic) -> None:
         """Set aside the partitions that the metadata assigns to other brokers."""
-        own_id = self._own_id
-        for number in self._directory.stored_partitions(topic.name, topic.topic_id):
-            known = self._state().partition(topic.topic_id, number)
-            if known is not None and own_id not in known.replicas:
+        for number, known in enumerate(self._state().partitions(topic.topic_id)):
+            if self._own_id not in known.replicas:
                 self._directory.set_aside_partition(topic.name, topic.topic_id, number)
 
 

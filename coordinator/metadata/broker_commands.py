@@ -187,6 +187,8 @@ def _after_restart(
     is_new_disk = previous.disk_id != broker.disk_id
     has_less = is_new_disk or is_old_directory(broker.directory_epoch, command.directory_epoch)
     is_clean = previous.broker_epoch == command.clean_stop_epoch
+    own = (broker.node_id,)
+    events: dict[tuple[bool, bool], PartitionEvent] = {}
     for topic in _hosted_topics(state, broker.node_id):
         has_lost = not is_clean and state.may_lose_committed(topic, previous)
         for number, partition in enumerate(state.partitions(topic.topic_id)):
@@ -195,14 +197,16 @@ def _after_restart(
             # Without an ISR of others, a topic with one replica in memory has no better leader. New
             # replicas of a reassignment lead once they are in the ISR, and have less until then.
             is_lost = has_less or (has_lost and partition.replication_factor > 1)
-            own = (broker.node_id,)
-            event = PartitionEvent(
-                lost=own if is_lost else (),
-                wiped=own if has_less else (),
-                started=own,
-                unclean=() if is_clean else own,
-                has_lost_memory=has_lost and not is_lost and partition.is_reassigning,
-            )
+            has_lost_memory = has_lost and not is_lost and partition.is_reassigning
+            event = events.get((is_lost, has_lost_memory))
+            if event is None:
+                event = events[is_lost, has_lost_memory] = PartitionEvent(
+                    lost=own if is_lost else (),
+                    wiped=own if has_less else (),
+                    started=own,
+                    unclean=() if is_clean else own,
+                    has_lost_memory=has_lost_memory,
+                )
             changes.apply_event(topic, number, event)
     return changes.records()
 

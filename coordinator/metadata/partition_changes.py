@@ -31,6 +31,10 @@ from tidelog.coordinator.metadata.records import (
 )
 from tidelog.coordinator.metadata.state import ClusterState
 
+_Case = tuple[int, PartitionRegistration, int, tuple[int, ...] | None]
+"""What an election rests on within one command: the event by its id, the partition, the minimum,
+and the ISR of the source."""
+
 
 class PartitionTransition(NamedTuple):
     """One partition before and after an event."""
@@ -68,6 +72,9 @@ class PartitionChangeBuilder:
         self._config = config or state.config
         self._deleted = deleted
         self._changed: dict[bytes, dict[int, PartitionRegistration]] = {}
+        self._elected: dict[_Case, tuple[PartitionEvent, PartitionRegistration | None]] = {}
+        """Results of elections, `None` without a change. An event of a broker meets very many
+        partitions that are alike."""
 
     def partition(self, topic_id: bytes, number: int) -> PartitionRegistration | None:
         """Return a partition with the changes of this command so far."""
@@ -130,9 +137,27 @@ class PartitionChangeBuilder:
             context = ElectionContext(
                 self._brokers, self._minimum_of(topic), may_complete, source_in_sync
             )
-            after = elect(before, event, context)
+            if event.assignment is None and not before.is_reassigning:
+                after = self._elect(before, event, context)
+            else:
+                after = elect(before, event, context)
             steps[topic.topic_id] = PartitionTransition(topic, before, after)
         return list(steps.values())
+
+    def _elect(
+        self, before: PartitionRegistration, event: PartitionEvent, context: ElectionContext
+    ) -> PartitionRegistration:
+        """Return the partition after an event, without an election if one like it had one."""
+        minimum = context.min_insync_replicas(before.replication_factor)
+        source_in_sync = context.source_in_sync
+        case = (id(event), before, minimum, None if source_in_sync is None else (*source_in_sync,))
+        known = self._elected.get(case)
+        if known is None:
+            after = elect(before, event, context)
+            # The event is kept, so that no other gets its id.
+            self._elected[case] = (event, None if after is before else after)
+            return after
+        return known[1] or before
 
     def _minimum_of(self, topic: Topic) -> Callable[[int], int]:
         return lambda replication_factor: self.minimum(topic, replication_factor)
@@ -152,7 +177,8 @@ class PartitionChangeBuilder:
         original = self._state.partition(topic.topic_id, number)
         assert original is not None
         # One record raises the epoch once, however often the command changed the partition.
-        after = replace(after, partition_epoch=original.partition_epoch + 1)
+        if after.partition_epoch != original.partition_epoch + 1:
+            after = replace(after, partition_epoch=original.partition_epoch + 1)
         self._changed.setdefault(topic.topic_id, {})[number] = after
         return after
 

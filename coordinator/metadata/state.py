@@ -103,10 +103,11 @@ class ClusterState:
         state._data_losses = list(snapshot.data_losses)
         state._feature_level = snapshot.feature_level
         state._used_level = snapshot.used_level
+        pool = _Pool()
         for topic in snapshot.topics:
             if topic.fsync_since_broker_epoch:
                 state._fsync_since[topic.topic_id] = topic.fsync_since_broker_epoch
-            state._add(topic.topic_id, topic.partitions)
+            state._add(topic.topic_id, topic.partitions, pool)
         return state
 
     def snapshot(self) -> ClusterSnapshot:
@@ -234,7 +235,7 @@ class ClusterState:
                 if record.is_drained:
                     self._drained[record.node_id] = None
             case PartitionsAdded():
-                self._add(record.topic_id, record.partitions)
+                self._add(record.topic_id, record.partitions, _Pool())
             case PartitionsChanged():
                 self._change(record)
             case ClusterConfigSet():
@@ -287,9 +288,8 @@ class ClusterState:
         if before.config.durability is not Durability.FSYNC and after is Durability.FSYNC:
             self._fsync_since[record.topic_id] = self._next_broker_epoch
 
-    def _add(self, topic_id: bytes, partitions: list[PartitionRegistration]) -> None:
+    def _add(self, topic_id: bytes, partitions: list[PartitionRegistration], pool: "_Pool") -> None:
         there = self._partitions.setdefault(topic_id, [])
-        pool = _Pool()
         for partition in partitions:
             compact = _compact(partition, pool)
             self._index.moved(topic_id, len(there), NO_PARTITION, after=compact)
@@ -321,15 +321,22 @@ def with_changed(broker: BrokerRegistration, record: BrokerChanged) -> BrokerReg
 
 
 class _Pool(msgspec.Struct):
-    """Lists of replicas, so that equal ones are one object."""
+    """Partitions and lists of replicas, so that equal ones are one object."""
 
     nodes: dict[tuple[int, ...], tuple[int, ...]] = {}
     unverified: dict[tuple[UnverifiedReplica, ...], tuple[UnverifiedReplica, ...]] = {}
+    partitions: dict[PartitionRegistration, PartitionRegistration] = {}
 
 
 def _compact(partition: PartitionRegistration, pool: _Pool) -> PartitionRegistration:
-    """Return the partition with equal lists of replicas as shared objects."""
+    """Return the partition, or an equal one; equal lists of replicas are shared objects."""
+    known = pool.partitions.get(partition)
+    if known is None:
+        known = pool.partitions[partition] = _with_shared_lists(partition, pool)
+    return known
 
+
+def _with_shared_lists(partition: PartitionRegistration, pool: _Pool) -> PartitionRegistration:
     def shared(nodes: tuple[int, ...]) -> tuple[int, ...]:
         return pool.nodes.setdefault(nodes, nodes)
 
