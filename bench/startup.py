@@ -12,10 +12,14 @@ from bench.machine import ServerProcess, broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, pump
 from tidelog.wire.messages.produce import Acks
+from tidelog.wire.messages.topics import CreateTopicRequest
+from tidelog.wire.protocol import api
 
 _RECORDS_IN_BATCH = 8_000
 _DEPTH = 5
 _GOAL_SECONDS = 1.0
+_IDLE_GOAL_US = 100
+"""100,000 queues have 200,000 partitions, and start in 20 s."""
 _GB = 1_000_000_000
 _CHECKPOINT_BYTES = 64 << 20
 """Limit of the bytes that a flush leaves for the recovery at the next start."""
@@ -66,8 +70,38 @@ def _drop_page_cache(directory: Path) -> None:
             os.close(descriptor)
 
 
+def _idle(data: Path, count: int) -> list[Row]:
+    """Restart a broker with many partitions without records: the cost of each."""
+    with broker_process(data) as server:
+        broker = RawConnection(server.address)
+        broker.ask(api.CREATE_TOPIC, CreateTopicRequest("idle", count, {}))
+        broker.close()
+    with broker_process(data.with_name("none")) as server:
+        cpu = server.cpu_seconds
+    rows: list[Row] = []
+    for how, number in (("a clean stop", signal.SIGTERM), ("SIGKILL", signal.SIGKILL)):
+        with broker_process(data) as server:
+            server.stop(number)
+        began = perf_counter()
+        with broker_process(data) as server:
+            seconds, used = perf_counter() - began, server.cpu_seconds - cpu
+        each = used / count * 1e6
+        rows.append(
+            Row(
+                f"startup: CPU for each of {count:,} idle partitions after {how}",
+                f"{each:.0f} us, started in {seconds:.1f} s",
+                f"< {_IDLE_GOAL_US} us",
+                each < _IDLE_GOAL_US,
+            )
+        )
+    return rows
+
+
 def run(settings: Settings) -> list[Row]:
-    """Fill a log, stop cleanly and start; then append, kill and start, twice."""
+    """Fill a log, stop cleanly and start; then append, kill and start, twice.
+
+    Then start with many idle partitions.
+    """
     clean_bytes = settings.choose(10 * _GB, _GB // 2)
     kills = [settings.choose(part, part // 10) for part in (_GB // 4, _GB)]
     filled = _Filled(settings.directory / "data")
@@ -101,4 +135,4 @@ def run(settings: Settings) -> list[Row]:
                 scanned <= bound,
             )
         )
-    return rows
+    return rows + _idle(settings.directory / "idle", settings.choose(10_000, 500))
