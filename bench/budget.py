@@ -30,20 +30,20 @@ class Cost:
 
 
 BUDGET: Final = {
-    "send": Cost(broker=122, client=408, turns=5.3),
-    "receive": Cost(broker=479, client=159, turns=1.15),
-    "delete": Cost(broker=324, client=113, turns=1.2),
-    "work": Cost(broker=127, client=125, turns=0.65),
-    "flow": Cost(broker=887, client=711, turns=6.9),
-    "produce": Cost(broker=111, client=297, turns=3.2),
-    "fetch": Cost(broker=133, client=359, turns=3.15),
-    "tail": Cost(broker=251, client=525, turns=4.4),
-    "commit": Cost(broker=591, client=397, turns=5.25),
-    "staged": Cost(broker=1337, client=1106, turns=10.5),
+    "send": Cost(broker=115, client=213, turns=2.2),
+    "receive": Cost(broker=254, client=139, turns=1.1),
+    "delete": Cost(broker=209, client=106, turns=1.2),
+    "work": Cost(broker=63.3, client=121, turns=0.65),
+    "flow": Cost(broker=597, client=526, turns=4.9),
+    "produce": Cost(broker=111, client=164, turns=2.1),
+    "fetch": Cost(broker=132, client=350, turns=3.05),
+    "tail": Cost(broker=253, client=381, turns=3.3),
+    "commit": Cost(broker=590, client=398, turns=5.25),
+    "staged": Cost(broker=1339, client=971, turns=9.5),
 }
-"""The budget of each kind of request, counted on `COUNTED_ON`."""
+"""The budget of each kind of request, on Python `COUNTED_ON`."""
 COUNTED_ON: Final = (3, 11)
-"""Version of Python. Later ones make fewer calls: comprehensions are not functions there."""
+"""Version of Python of the budget; later ones make fewer calls, because they inline comprehensions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def _bytes_of(client: tidelog.Client) -> _Bytes:
 
 
 async def _calls(
-    broker: ServerProcess, client: tidelog.Client, kind: str, count: int
+    broker: ServerProcess, client: tidelog.Client, kind: str, *, count: int
 ) -> tuple[Sample, _Bytes]:
     """Return the costs of calls of a kind, and the mean sizes of their frames."""
     async with KINDS[kind](client, count) as run:
@@ -124,7 +124,7 @@ async def _rounds(broker: ServerProcess, bare: ServerProcess, settings: Settings
             found: _Round = {}
             for kind in KINDS:
                 count = settings.choose(500, 100) // _FEWER.get(kind, 1)
-                sample, sizes = await _calls(broker, client, kind, count)
+                sample, sizes = await _calls(broker, client, kind, count=count)
                 echo = await _echoes(bare, sizes, count) if kind in _ECHOED else None
                 found[kind] = sample, echo
             rounds.append(found)
@@ -141,7 +141,7 @@ def _echo_sum(rounds: Sequence[_Round], kinds: Sequence[str], side: str) -> list
 
 
 def _rows(
-    rounds: Sequence[_Round], name: str, kinds: Sequence[str], echoes: Sequence[str]
+    rounds: Sequence[_Round], name: str, kinds: Sequence[str], *, echoes: Sequence[str]
 ) -> list[Row]:
     """Return the rows of a kind, or of a sum of kinds, beside a sum of echoes."""
     rows: list[Row] = []
@@ -200,8 +200,8 @@ def run(settings: Settings) -> list[Row]:
     (settings.directory / "calls").mkdir()
     rows = _rows_of_calls(settings.directory / "calls")
     for name, kinds in _SUMS.items():
-        rows += _rows(rounds, name, kinds, MESSAGE)
+        rows += _rows(rounds, name, kinds, echoes=MESSAGE)
     for kind in KINDS:
         if (kind,) not in _SUMS.values():
-            rows += _rows(rounds, kind, [kind], [kind] if kind in _ECHOED else [])
+            rows += _rows(rounds, kind, [kind], echoes=[kind] if kind in _ECHOED else [])
     return rows
