@@ -43,7 +43,7 @@ BUDGET: Final = {
 }
 """The budget of each kind of request, on Python `COUNTED_ON`."""
 COUNTED_ON: Final = (3, 11)
-"""Version of Python of the budget; later ones make fewer calls, because they inline comprehensions."""
+"""Version of Python of the budget; later ones inline comprehensions, and make fewer calls."""
 
 
 @dataclass(frozen=True, slots=True)
