@@ -206,7 +206,7 @@ class FetchHandler:
         """
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
         is_impatient = max_wait_ms <= 0 or self._env.buggify("poll without waiting")
-        deadline = -math.inf if is_impatient else trio.current_time() + max_wait_ms / 1000
+        deadline = -math.inf if is_impatient else response.arrived_at + max_wait_ms / 1000
         if len(request.partitions) > _PARTITIONS_AT_ONCE:
             return self._answer_in_steps(request, response, deadline)
         found = self.collect(request, request.partitions, Room())
@@ -248,7 +248,7 @@ class FetchHandler:
         deadline: float,
     ) -> DelayedFetch | None:
         """Answer, or return the wait for more data."""
-        if deadline <= trio.current_time() or self.is_enough(found, request):
+        if self.is_enough(found, request) or deadline <= response.context.clock():
             self.answer(found, response)
             return None
         wait = DelayedFetch(self, request, response, deadline=deadline)
@@ -314,10 +314,13 @@ class FetchHandler:
 
         The answer is also yes if waiting would not make the reply larger.
         """
-        if not found or any(item.error is not None or item.is_cut for item in found):
-            return True
-        total = sum(item.part.length for item in found if item.part is not None)
-        return total >= max(request.min_bytes, 1)
+        total = 0
+        for item in found:
+            if item.error is not None or item.is_cut:
+                return True
+            if item.part is not None:
+                total += item.part.length
+        return not found or total >= max(request.min_bytes, 1)
 
     def answer(self, found: list[FoundBatches], response: ResponseHandle) -> None:
         """Send the batches; a task first reads those that are not in the page cache."""

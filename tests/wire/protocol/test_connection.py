@@ -272,6 +272,15 @@ def test_the_hello_goes_out_in_version_1_before_anything_is_known() -> None:
     assert (request.version, request.correlation_id) == (1, correlation_id)
 
 
+def test_another_offer_chooses_other_versions() -> None:
+    client = new_client()
+    before = client.version_of(api.METADATA)
+
+    client.set_offered([ApiVersions(ApiKey.METADATA, 1, 1)])
+
+    assert (before, client.version_of(api.METADATA)) == (api.METADATA.max_version, 1)
+
+
 def test_an_api_that_was_not_offered_cannot_be_requested() -> None:
     client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
 

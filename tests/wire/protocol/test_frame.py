@@ -123,6 +123,31 @@ def test_a_frame_cut_off_anywhere_is_waited_for(frame: Copied) -> None:
         assert receive(decoder, data[length:], at_once=1 << 20) == [frame]
 
 
+@given(frames=some_frames, at_once=st.integers(10, 50 * KiB))
+def test_frames_that_arrive_in_rooms_come_out_as_they_went_in(
+    frames: list[Copied], at_once: int
+) -> None:
+    decoder, found = new_decoder(), list[Copied]()
+    rest = memoryview(b"".join(map(encoded, frames)))
+    while rest:
+        is_full = decoder.is_full
+        room = decoder.get_room()
+        assert (room is None) == is_full
+        room = room or decoder.get_room(is_lent=True)
+        assert room
+        assert len(room) <= decoder.missing_bytes + READ_AHEAD
+        count = min(len(room), len(rest), at_once)
+        room[:count] = rest[:count]
+        rest = rest[count:]
+        decoder.bytes_received(count)
+        while (frame := decoder.next_frame()) is not None:
+            found.append(copied(frame))
+            assert decoder.is_empty == (decoder.buffered_bytes == 0)
+        assert decoder.is_empty == (decoder.buffered_bytes == 0)
+
+    assert found == frames
+
+
 def test_trailing_bytes_stay_for_the_next_frame() -> None:
     decoder = new_decoder()
     data = encoded(SMALL)
