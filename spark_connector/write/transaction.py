@@ -46,6 +46,9 @@ from tidelog.wire.protocol import api
 TIMEOUT_S: Final = 3600.0
 """Seconds without a begin or renewal by a task, after which brokers abort a transaction."""
 _RENEWED_AFTER_S: Final = TIMEOUT_S / 4
+_LAST_S_MAX: Final = 300.0
+"""Maximum request timeout in seconds of a commit whose name may be forgotten: the cluster keeps the
+name for 10 minutes, so that each repeated request of the commit still gets its outcome."""
 _ROUND_BYTES: Final = 4 << 20
 """Waiting bytes that start a round, and the limit of a round; only a single batch exceeds it."""
 
@@ -65,15 +68,26 @@ class _Round(NamedTuple):
 
 
 def begin(
-    cluster: BlockingClusterClient, name: str, transaction_id: int, *, topics: Sequence[str] = ()
+    cluster: BlockingClusterClient,
+    name: str,
+    transaction_id: int,
+    *,
+    topics: Sequence[str] = (),
+    number: int = 0,
 ) -> BeginTransactionReply:
-    """Begin a transaction, or renew it.
+    """Begin a transaction, or renew it; `number` is that of an open one, if it is known.
 
     Raises:
         TidelogError: The broker rejected it, or no broker answered.
     """
-    request = BeginTransactionRequest(name, transaction_id, list(topics), int(TIMEOUT_S * 1000))
+    timeout_ms = int(TIMEOUT_S * 1000)
+    request = BeginTransactionRequest(name, transaction_id, list(topics), timeout_ms, number)
     return cluster.call_any(api.BEGIN_TRANSACTION, request)
+
+
+def _renewed_after_s(begun: BeginTransactionReply) -> float:
+    """Return the seconds from a begin to the next one."""
+    return begun.expires_in_ms / 2000 if begun.expires_in_ms else _RENEWED_AFTER_S
 
 
 def commit(
@@ -83,14 +97,32 @@ def commit(
     *,
     number: int,
     places: Iterable[StagedPlace],
+    is_last: bool = False,
 ) -> None:
     """Commit the staged records, which makes them visible; idempotent.
+
+    Args:
+        cluster: Brokers.
+        name: Name of the transaction.
+        transaction_id: Id of the transaction.
+        number: Number of the transaction; 0 if it was committed before.
+        places: Staged records.
+        is_last: Whether only this call knows the name, so that the cluster may soon forget it.
+            Otherwise the next transaction of the name begins as well.
 
     Raises:
         TidelogError: The commit was rejected, or its outcome is unknown; a repeated call tells.
     """
     patience_ms = cluster.options.request_timeout_ms // 2
-    request = CommitTransactionRequest(name, transaction_id, number, merged(places), patience_ms)
+    request = CommitTransactionRequest(
+        name,
+        transaction_id,
+        number,
+        merged(places),
+        patience_ms,
+        begins_next=not is_last,
+        is_last=is_last and cluster.request_timeout_s <= _LAST_S_MAX,
+    )
     cluster.call_any(api.COMMIT_TRANSACTION, request)
 
 
@@ -128,9 +160,11 @@ class StagingTask:
         self._transaction_id = transaction_id
         self._codec = codec
         self._stage_timeout_ms = stage_timeout_ms
-        self.number = begin(cluster, name, transaction_id).number
+        begun_at = time.monotonic()
+        begun = begin(cluster, name, transaction_id)
+        self.number = begun.number
         """Number of the transaction; 0 if it was committed before, and then nothing is staged."""
-        self._begun_at = time.monotonic()
+        self._renewed_at = begun_at + _renewed_after_s(begun)
         self._producer_id = 0
         self._counts: dict[str, int] = {}
         self._ids: dict[str, bytes] = {}
@@ -162,7 +196,13 @@ class StagingTask:
         for topic in topics:
             if topic not in self._counts:
                 self._end_round()
-                begun = begin(self._cluster, self._name, self._transaction_id, topics=[topic])
+                begun = begin(
+                    self._cluster,
+                    self._name,
+                    self._transaction_id,
+                    topics=[topic],
+                    number=self.number,
+                )
                 self._require_same(begun)
                 (self._ids[topic],) = begun.topic_ids
                 staging = STAGING_PREFIX + topic
@@ -179,10 +219,12 @@ class StagingTask:
             TransactionGoneError: The transaction has ended.
             TidelogError: These or earlier records were rejected, or no broker answered.
         """
-        if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
+        if time.monotonic() >= self._renewed_at:
             self._end_round()
-            self._require_same(begin(self._cluster, self._name, self._transaction_id))
-            self._begun_at = time.monotonic()
+            begun_at = time.monotonic()
+            begun = begin(self._cluster, self._name, self._transaction_id, number=self.number)
+            self._require_same(begun)
+            self._renewed_at = begun_at + _renewed_after_s(begun)
         now_ms = time.time_ns() // 1_000_000
         for part in records:
             at = TopicPartition(part.topic, part.partition)

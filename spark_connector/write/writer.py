@@ -57,7 +57,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the records that these tasks have staged."""
-        commit(self._options, messages)
+        commit(self._options, messages, is_last=self._options.transactional_id is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort unless committed: Spark also calls this after a commit."""
@@ -129,8 +129,15 @@ def stage(
         return TaskCommitMessage(name, batch_id, task.number, task.finish(), row_count)
 
 
-def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+def commit(
+    options: WriteOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    *,
+    is_last: bool = False,
+) -> None:
     """Commit the records of tasks, in the order of the tasks.
+
+    `is_last` says that the name of the transaction was drawn for it.
 
     Raises:
         TransactionGoneError: The tasks have not staged for the same transaction.
@@ -149,7 +156,12 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     with borrowed(options.connection) as cluster:
         number = numbers.pop() if numbers else 0
         transaction.commit(
-            cluster, staged[0].name, staged[0].batch_id, number=number, places=places
+            cluster,
+            staged[0].name,
+            staged[0].batch_id,
+            number=number,
+            places=places,
+            is_last=is_last,
         )
 
 

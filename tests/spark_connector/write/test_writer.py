@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ import pyarrow as pa
 
 from tests.spark_connector.spark_fixture import SparkFixture
 from tests.spark_connector.write.test_transaction import values
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter, abort, commit, stage
 from tidelog.wire.errors import ConfigError, StaleTransactionError, UnknownPartitionError
+from tidelog.wire.messages.transactions import CommitTransactionRequest
 
 
 def options(town: SparkFixture, **given: str) -> WriteOptions:
@@ -58,6 +61,40 @@ def test_another_job_is_another_transaction_unless_it_has_the_same_transactional
         named.commit([named.write(batches(["once"]))])
 
     assert values(town) == [b"x", b"x", b"once"]
+
+
+def test_only_a_name_that_was_drawn_for_a_job_is_soon_forgotten(
+    town: SparkFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[CommitTransactionRequest] = []
+    call_any = BlockingClusterClient.call_any
+
+    def noted(self: BlockingClusterClient, method: Any, request: object) -> object:  # noqa: ANN401
+        if isinstance(request, CommitTransactionRequest):
+            sent.append(request)
+        return call_any(self, method, request)
+
+    monkeypatch.setattr(BlockingClusterClient, "call_any", noted)
+    town.create()
+    for given in (
+        {},
+        {"transactionalId": f"named-{town.topic}"},
+        {"client.request.timeout.ms": "600000"},
+    ):
+        writer = BatchWriter(options(town, **given))
+        writer.commit([writer.write(batches(["x"]))])
+    sink = options(town)
+    for batch_id in range(2):
+        commit(sink, [stage(sink, f"query-{town.topic}", batch_id, batches=batches(["x"]))])
+
+    assert [(each.is_last, each.begins_next) for each in sent] == [
+        (True, False),
+        (False, True),
+        (False, False),
+        (False, True),
+        (False, True),
+    ]
+    assert values(town) == [b"x"] * 5
 
 
 def test_a_micro_batch_repeated_after_its_commit_changes_nothing(
