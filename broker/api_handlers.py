@@ -189,7 +189,7 @@ class ApiHandlers:
                 **self._access(),
                 **self._queue_admin(),
                 **self._queues(queues),
-                **self._transactions(),
+                **self._transactions(dispatcher),
                 api.ALTER_KEYS: InTask(keys.alter),
                 api.LIST_KEYS: InTask(keys.list_all),
                 api.READ_METRICS: InTask(ReadMetricsHandler(metrics).read),
@@ -413,7 +413,7 @@ class ApiHandlers:
             api.HOT_KEYS: InTask(hot_keys),
         }
 
-    def _transactions(self) -> Routes:
+    def _transactions(self, dispatcher: Dispatcher) -> Routes:
         env, cluster = self._env, self._cluster
         server = TransactionServer(
             env,
@@ -427,6 +427,7 @@ class ApiHandlers:
         self._nursery.start_soon(server.run)
         stage = StageHandler(env, server, self._group_commit, purgatory=self._purgatory)
         finished = server.finished
+        dispatcher.serve_nodes({api.AWAIT_APPENDED: InTask(finished.await_appended)})
         transactions = TransactionHandler(env, cluster, self._applier, finished=finished)
         return {
             api.BEGIN_TRANSACTION: InTask(transactions.begin),
@@ -434,5 +435,4 @@ class ApiHandlers:
             api.COMMIT_TRANSACTION: InTask(transactions.commit),
             api.ABORT_TRANSACTION: InTask(transactions.abort),
             api.LIST_TRANSACTIONS: InTask(transactions.list_all),
-            api.AWAIT_APPENDED: InTask(finished.await_appended),
         }

@@ -9,7 +9,7 @@ order of its pieces.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
@@ -79,11 +79,20 @@ class CommitAppender:
         *,
         partition: Partition,
         on_committed: Callable[[int], None],
+        on_failed: Callable[[], None],
         sample: Sample = no_sample,
     ) -> None:
         """Append to a partition that is led here.
 
-        `on_committed` gets the number of each commit when all of its records are committed.
+        Args:
+            env: Clock and threads.
+            partitions: Replicas of this broker.
+            group_commit: Syncs the partition.
+            partition: The partition.
+            on_committed: Gets the number of each commit when all of its records are committed.
+            on_failed: Is called when appended records will not be committed by this leader, or
+                not now: a new appender must take over.
+            sample: Gets the records that are appended.
         """
         leader = partition.leader
         assert leader is not None, "only a leader appends commits"
@@ -93,9 +102,12 @@ class CommitAppender:
         self._partitions = partitions
         self._group_commit = group_commit
         self._on_committed = on_committed
+        self._on_failed = on_failed
+        self._reader = SliceReader(env)
         self._sample = sample
         self._ends: deque[int] = deque()
-        self._in_flight: dict[int, None] = {}
+        self.in_flight: dict[int, None] = {}
+        """Numbers of the commits that are appended, and not committed."""
         self._failure: BrokerError | None = None
         self._changed = trio.Event()
 
@@ -104,11 +116,6 @@ class CommitAppender:
         """Whether this broker still leads it, in the same epoch."""
         leader = self.partition.leader
         return leader is not None and leader.leader_epoch == self.leader_epoch
-
-    @property
-    def in_flight(self) -> Collection[int]:
-        """Numbers of the commits that are appended, and not committed."""
-        return self._in_flight.keys()
 
     def wake(self) -> None:
         """Let `changed` return: there may be another commit."""
@@ -150,7 +157,7 @@ class CommitAppender:
         known = self.partition.log.producers.position(STAGED_PRODUCER_ID)
         done = appended_count(commit_number, total, None if known is None else known.next_sequence)
         if done < total:
-            reader = PieceReader(SliceReader(self._env), staging)
+            reader = PieceReader(self._reader, staging)
             try:
                 await reader.wait_readable(pieces)
                 await reader.check(pieces)
@@ -164,27 +171,61 @@ class CommitAppender:
                 )
                 await self.wait_committed()
                 return False
+        else:
+            self._group_commit.appended(self.partition)
+        self._follow(commit_number)
+        return True
+
+    def append_now(
+        self, commit_number: int, pieces: Sequence[StagedPiece], staging: Partition
+    ) -> bool:
+        """Append a small commit without waiting; return whether that was possible.
+
+        Raises:
+            BrokerError: As for `append_commit`, which continues it.
+        """
+        if self._failure is not None:
+            return False
+        known = self.partition.log.producers.position(STAGED_PRODUCER_ID)
+        if appended_count(commit_number, 1, None if known is None else known.next_sequence):
+            return False
+        acknowledged = self._leader().acknowledged_offset(Acks.ALL)
+        while self._ends and self._ends[0] <= acknowledged:
+            self._ends.popleft()
+        if len(self._ends) + len(pieces) > UNCOMMITTED_MAX:
+            return False
+        batches = PieceReader(self._reader, staging).read_now(pieces)
+        if batches is None or len(self._ends) + len(batches) > UNCOMMITTED_MAX:
+            return False
+        place = 0
+        for header, batch in batches:
+            self._append_batch(header, batch, sequence_of(commit_number, place))
+            place += header.record_count
+        self._follow(commit_number)
+        return True
+
+    def _follow(self, commit_number: int) -> None:
+        """Tell when all records that are in the log now are committed."""
         end = self.partition.log.log_end_offset
         if end <= self._leader().acknowledged_offset(Acks.ALL):
             self._on_committed(commit_number)
         else:
-            self._in_flight[commit_number] = None
+            self.in_flight[commit_number] = None
             self.partition.wait_for_ack(Acks.ALL, end, self, index=commit_number)
-            self._group_commit.appended(self.partition)
-        return True
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partitions.partition.AckWaiter`: a commit is committed."""
         del level
-        self._in_flight.pop(index, None)
+        self.in_flight.pop(index, None)
         self._on_committed(index)
         self._changed.set()
 
     def failed(self, index: int, error: BrokerError) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
-        self._in_flight.pop(index, None)
+        self.in_flight.pop(index, None)
         self._failure = error
         self._changed.set()
+        self._on_failed()
 
     async def _append(
         self, commit_number: int, pieces: Sequence[StagedPiece], reader: PieceReader, *, done: int

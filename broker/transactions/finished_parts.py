@@ -66,9 +66,10 @@ class FinishedParts:
     def _transactions(self) -> Transactions:
         return self._cluster.metadata.state.transactions
 
-    def has(self, place: Place) -> bool:
-        """Return whether a part needs no append here: it is finished, and maybe not recorded."""
-        return place in self._finished
+    @property
+    def places(self) -> Collection[Place]:
+        """Parts that need no append here: they are finished, and maybe not recorded."""
+        return self._finished.keys()
 
     def add(self, place: Place, leader_epoch: int, *, is_lost: bool = False) -> None:
         """Note a part that is readable at this broker, or lost."""

@@ -14,7 +14,7 @@ from tidelog.broker.hot.hot_traffic import Sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.queues.supervisor import start_supervised
+from tidelog.broker.queues.supervisor import start_supervised, supervising
 from tidelog.broker.transactions.append import CommitAppender
 from tidelog.broker.transactions.finished_parts import FinishedParts
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
@@ -214,17 +214,37 @@ class TransactionServer:
             return
         if self._next(key) is None:
             return
-        self._running[key] = None
         topic = self._cluster.metadata.state.catalog.topic_by_id(key[0])
         task = _AppendTask(self, "" if topic is None else topic.name, key)
-        start_supervised(self._nursery, task, self._run, key)
+        self._running[key] = None
+        with supervising(task):
+            if self._append_now(partition):
+                del self._running[key]
+            else:
+                start_supervised(self._nursery, task, self._run, key)
+
+    def _append_now(self, partition: Partition) -> bool:
+        """Append small commits at once, as the leader usually can; return whether none is left."""
+        key = partition.key
+        appender = self._appenders.get(key)
+        if appender is None or appender.partition is not partition or not appender.is_led:
+            return False
+        try:
+            while (commit_number := self._next(key)) is not None:
+                pieces = self._transactions.parts_of(key)[commit_number]
+                if not appender.append_now(commit_number, pieces, self._staging_of(key)):
+                    return False
+        except BrokerError:
+            return False  # The task tries again, and reports the reason.
+        return True
 
     def _next(self, key: Key) -> int | None:
         """Return the number of the first commit with records to append to a partition."""
         appender = self._appenders.get(key)
         in_flight = () if appender is None else appender.in_flight
+        finished = self.finished.places
         for commit_number in self._transactions.parts_of(key):
-            if commit_number not in in_flight and not self.finished.has((commit_number, key)):
+            if commit_number not in in_flight and (commit_number, key) not in finished:
                 return commit_number
         return None
 
@@ -265,6 +285,7 @@ class TransactionServer:
                 self._group_commit,
                 partition=partition,
                 on_committed=partial(self._on_appended, key, leader.leader_epoch),
+                on_failed=partial(self._on_failed, key),
                 sample=self._sample,
             )
             await appender.wait_committed()
@@ -273,6 +294,11 @@ class TransactionServer:
 
     def _on_appended(self, key: Key, leader_epoch: int, commit_number: int) -> None:
         self.finished.add((commit_number, key), leader_epoch)
+
+    def _on_failed(self, key: Key) -> None:
+        """Let another appender follow one that failed."""
+        self._appenders.pop(key, None)
+        self._start_append(key)
 
     async def _append_all(self, appender: CommitAppender) -> None:
         """Append all commits that are there, and those that come before these are committed."""

@@ -18,6 +18,8 @@ from tidelog.wire.messages.transactions import StagedPiece
 
 _STEP_BYTES: Final = 1 << 20
 """Bytes searched in one go, before other tasks run."""
+_NOW_BYTES: Final = 64 << 10
+"""Bytes of a staging log that are read at once."""
 
 
 class PiecesLostError(Exception):
@@ -56,6 +58,39 @@ class PieceReader:
         if staging.high_watermark < end:
             raise LeaderNotAvailableError("this replica of the staging log is behind")
 
+    def read_now(self, pieces: Sequence[StagedPiece]) -> list[tuple[BatchHeader, bytearray]] | None:
+        """Return all batches of small pieces, `None` if that may take long, or some are missing.
+
+        Raises:
+            BrokerError: The log cannot be read now.
+        """
+        found: list[tuple[BatchHeader, bytearray]] = []
+        room_bytes = _NOW_BYTES
+        for piece in pieces:
+            batches = self._piece_now(piece) if room_bytes >= 0 else None
+            if batches is None:
+                return None
+            found += batches
+            room_bytes -= sum(header.size for header, _ in batches)
+        return found
+
+    def _piece_now(self, piece: StagedPiece) -> list[tuple[BatchHeader, bytearray]] | None:
+        staging, end = self._staging, piece.end_offset
+        if staging.is_held or staging.high_watermark < end:
+            return None
+        try:
+            part = staging.log.read(
+                piece.first_offset, max_bytes=_NOW_BYTES, high_watermark=staging.high_watermark
+            )
+            if part is None or self._reader.is_cold(part):
+                return None
+            places, next_offset = self._walk(part, piece.first_offset, piece)
+            count = sum(header.record_count for _, header in places)
+            is_whole = next_offset >= end and count == piece.record_count
+            return self._opened(part, places) if is_whole else None
+        except (OffsetOutOfRangeError, PiecesLostError):
+            return None
+
     async def check(self, pieces: Sequence[StagedPiece]) -> None:
         """Raise unless all records of the pieces exist.
 
@@ -87,6 +122,11 @@ class PieceReader:
             BrokerError: The log cannot be read now.
         """
         part, places, next_offset = await self._find(piece, offset)
+        return self._opened(part, places), next_offset
+
+    def _opened(
+        self, part: LogSlice, places: Sequence[tuple[int, BatchHeader]]
+    ) -> list[tuple[BatchHeader, bytearray]]:
         batches: list[tuple[BatchHeader, bytearray]] = []
         try:
             for position, header in places:
@@ -97,7 +137,7 @@ class PieceReader:
                 batches.append((plain_header, bytearray(plain)))
         except OSError as error:
             raise self._staging.reading_failed(error) from error
-        return batches, next_offset
+        return batches
 
     async def _find(
         self, piece: StagedPiece, offset: int

@@ -562,11 +562,14 @@ class TransactionTask:
             assert self._begun is not None, "it was begun"
             await trio.sleep_until(self._begun.renewed_at)
             while True:
+                renewed_after = self._transaction.renewed_after
                 try:
                     begun = await self._transaction.begin(number=self._number)
                     self._require_same(begun.number)
+                    if begun.expires_in_ms:
+                        renewed_after = begun.expires_in_ms / 2000
                 except (BrokerError, ConnectionLostError) as error:
                     if isinstance(error, BrokerError) and not error.is_retriable:
                         self._failure = error
                         return
-                await trio.sleep(self._transaction.renewed_after)
+                await trio.sleep(renewed_after)

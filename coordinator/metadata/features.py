@@ -41,17 +41,17 @@ def queue_settings_level(names: Iterable[str]) -> int:
 
 def record_level(record: Record) -> int:
     """Return the lowest feature level of a cluster that may write a record."""
-    settings: Mapping[str, str] | None = None
     level = RECORD_LEVELS.get(type(record), 0)
+    if isinstance(record, TransactionCommitted):
+        return record.level
     if isinstance(record, TopicCreated):
-        settings = None if record.queue is None else record.queue.overrides
-        level = max(level, topic_settings_level(record.overrides))
-    elif isinstance(record, TransactionCommitted):
-        level = max(level, record.level)
+        settings = () if record.queue is None else record.queue.overrides
     elif isinstance(record, TopicAltered):
-        settings = record.queue_overrides
-        level = max(level, topic_settings_level(record.overrides))
-    return max(level, queue_settings_level(settings or ()))
+        settings = record.queue_overrides or ()
+    else:
+        return level
+    overrides = topic_settings_level(record.overrides)
+    return max(level, overrides, queue_settings_level(settings))
 
 
 def topic_settings_level(names: Iterable[str]) -> int:

@@ -108,13 +108,14 @@ def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> Comma
     deadline_ms = now_ms + command.timeout_ms
     opened = None if known is None else known.open
     if known is not None and opened is not None and opened.is_unbound:
-        if command.number == opened.number:
+        if command.number == opened.number or _is_next(known, command.transaction_id):
+            left_ms = opened.deadline_ms - now_ms
+            if left_ms >= NEXT_MS // 2:
+                answer = TransactionAnswer(opened.number, TransactionStatus.OPEN, left_ms)
+                return CommandOutcome(records, answer)
             bound = OpenTransaction(command.transaction_id, opened.number, now_ms, deadline_ms)
             records.append(TransactionBegun(command.name, bound))
-            return CommandOutcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
-        left_ms = opened.deadline_ms - now_ms
-        if _is_next(known, command.transaction_id) and left_ms >= NEXT_MS // 2:
-            answer = TransactionAnswer(opened.number, TransactionStatus.OPEN, left_ms)
+            answer = TransactionAnswer(opened.number, TransactionStatus.OPEN)
             return CommandOutcome(records, answer)
     elif opened is not None and opened.transaction_id == command.transaction_id:
         if deadline_ms - opened.deadline_ms >= command.timeout_ms // _PROLONGED_BY:

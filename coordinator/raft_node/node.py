@@ -43,6 +43,8 @@ from tidelog.wire.errors import (
 
 TICK_S: Final = 0.1
 _DISK_FULL_RETRY_S: Final = 1.0
+_BRIEF_BYTES: Final = 64 << 10
+"""Maximum bytes of a write that may block the loop (decision 0022)."""
 SNAPSHOT_AFTER_BYTES: Final = 20 * MiB
 KEPT_ENTRIES: Final = 1000
 """Entries that stay behind a snapshot, for followers that are a little behind."""
@@ -469,7 +471,10 @@ class RaftNode:
             self._vote = Vote(self.identity, self.cluster_id, write.hard_state)
         vote = None if write.hard_state is None else self._vote
         now_ms = self._env.clock.now_ms()
-        await self._on_disk(lambda: self._store(vote, snapshot, write, now_ms=now_ms))
+        await self._on_disk(
+            lambda: self._store(vote, snapshot, write, now_ms=now_ms),
+            is_brief=snapshot is None and self._is_brief(write),
+        )
         if snapshot is not None:
             self._snapshot = snapshot
             # A later one may have arrived meanwhile.
@@ -478,6 +483,14 @@ class RaftNode:
         self._write = None
         self._core.synced(write)
         self._pump()
+
+    def _is_brief(self, write: Write) -> bool:
+        """Return whether a write may block the loop, as it takes no longer than waking a thread.
+
+        No other node can take this one for dead meanwhile: it leads alone.
+        """
+        size_bytes = sum(entry.size_bytes for entry in write.entries)
+        return self._leads_alone() and write.hard_state is None and size_bytes <= _BRIEF_BYTES
 
     def _store(
         self, vote: Vote | None, snapshot: StoredSnapshot | None, write: Write, *, now_ms: int
@@ -507,12 +520,15 @@ class RaftNode:
         self._core.compact(meta, keep_entries=keep_entries)
         self._pump()
 
-    async def _on_disk(self, work: Callable[[], None]) -> None:
-        """Run work in a thread; retry while the disk is full or no more files can be open."""
+    async def _on_disk(self, work: Callable[[], None], *, is_brief: bool = False) -> None:
+        """Run work in a thread, or in the loop if it is brief.
+
+        Retry while the disk is full or no more files can be open.
+        """
         is_done = False
         while not is_done:
             try:
-                await self._env.run_in_thread(work)
+                await self._env.run_in_thread(work, is_brief=is_brief)
                 is_done = True
             except (OSError, DiskFullError, OverloadedError) as error:
                 if isinstance(error, OSError) and error.errno not in PASSING_ERRNOS:

@@ -32,6 +32,7 @@ def appending_of(world: World, broker: Broker) -> CommitAppender:
         broker._group_commit,
         partition=replica(broker),
         on_committed=lambda _: None,
+        on_failed=lambda: None,
     )
 
 

@@ -91,6 +91,30 @@ def test_staged_records_are_invisible_until_the_commit_and_then_ordered_by_task(
     live(1, main)
 
 
+def test_a_commit_is_answered_by_the_leaders_of_its_partitions() -> None:
+    """The record that all is appended follows a second later, with many others."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        def pending_counts() -> set[int]:
+            return {brokers.state(each).transactions.pending_count for each in brokers.brokers}
+
+        async def work(client: Client) -> None:
+            await make_topic(client, PARTITIONS)
+            for transaction_id in range(4):
+                staged = await stage(client, transaction_id, 1)
+                began_at = trio.current_time()
+                await client.transaction("job", transaction_id).commit([staged])
+                assert trio.current_time() - began_at < 0.5
+            assert pending_counts() != {0}
+            await check(brokers, {each: [1] for each in range(4)})
+            await until(lambda: pending_counts() == {0}, 5)
+
+        await until(lambda: brokers.state(1).feature_level > 0, 30)
+        await brokers.with_client(work)
+
+    live(4, main)
+
+
 def test_an_aborted_transaction_is_never_visible_and_a_lower_id_is_refused() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:

@@ -128,20 +128,28 @@ def test_a_begin_of_a_later_id_fences_the_client_that_has_committed() -> None:
         commit(cluster, 19, number)
 
 
-def test_a_keep_alive_with_the_number_names_the_transaction() -> None:
+@pytest.mark.parametrize("transaction_id", [18, 30])
+def test_a_late_keep_alive_names_the_transaction(transaction_id: int) -> None:
     cluster = make_cluster()
     number = committed(cluster)
+    late_ms = NOW_MS + NEXT_MS // 2 + 1
 
-    _, answer = begin(cluster, 30, number=number, now_ms=NOW_MS + 1000)
+    records, answer = begin(cluster, transaction_id, number=number)
+    assert (records, answer.expires_in_ms) == ([], NEXT_MS)
+    _, answer = begin(cluster, transaction_id, number=number, now_ms=late_ms)
 
     assert answer == TransactionAnswer(number, TransactionStatus.OPEN)
     opened = cluster.state.transactions.names["q1"].open
     assert opened is not None
-    assert (opened.transaction_id, opened.deadline_ms) == (30, NOW_MS + 1000 + HOUR_MS)
+    assert (opened.transaction_id, opened.deadline_ms) == (transaction_id, late_ms + HOUR_MS)
     assert cluster.state.transactions.next_number > number
-    with pytest.raises(StaleTransactionError):
-        begin(cluster, 29)
-    commit(cluster, 30, number)
+    assert cluster.state.transactions.begun_count == 1
+    if transaction_id > 18:
+        with pytest.raises(StaleTransactionError):
+            begin(cluster, transaction_id - 1)
+    with pytest.raises(TransactionGoneError):
+        commit(cluster, transaction_id + 1, number)
+    commit(cluster, transaction_id, number)
 
 
 def test_an_unused_next_transaction_expires_soon() -> None:
@@ -158,14 +166,14 @@ def test_an_unused_next_transaction_expires_soon() -> None:
     assert answer.expires_in_ms == 0, "a transaction of its own"
 
 
-def test_a_begin_does_not_rely_on_a_transaction_that_expires_at_once() -> None:
+def test_a_begin_prolongs_a_next_transaction_that_expires_soon() -> None:
     cluster = make_cluster()
     number = committed(cluster)
 
-    _, answer = begin(cluster, 18, now_ms=NOW_MS + NEXT_MS - 1000)
+    _, answer = begin(cluster, 18, now_ms=NOW_MS + NEXT_MS - 1)
 
-    assert answer.number > number
-    assert answer.expires_in_ms == 0
+    assert answer == TransactionAnswer(number, TransactionStatus.OPEN)
+    assert at(cluster, ExpireTransactions(), NOW_MS + 2 * NEXT_MS)[0] == []
 
 
 def test_an_abort_ends_the_next_transaction_but_not_for_a_lower_id() -> None:

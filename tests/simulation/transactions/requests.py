@@ -70,6 +70,16 @@ async def commit(
     *parts: StagedPart,
     transaction_id: int = 0,
     name: str = "job",
+    begins_next: bool = False,
+    is_last: bool = False,
 ) -> CommitTransactionReply:
-    request = CommitTransactionRequest(name, transaction_id, number, list(parts), 10_000)
+    request = CommitTransactionRequest(
+        name,
+        transaction_id,
+        number,
+        list(parts),
+        10_000,
+        begins_next=begins_next,
+        is_last=is_last,
+    )
     return await submit(client, api.COMMIT_TRANSACTION, request).reply()

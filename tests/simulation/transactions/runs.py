@@ -16,12 +16,15 @@ from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import Simulation, World
 from tests.simulation.three_brokers.runs import PARTITION_COUNT, FaultInjector
 from tidelog.client.client import Client
+from tidelog.coordinator.metadata.transaction_commands import NEXT_MS
 from tidelog.wire.errors import TopicExistsError
 
 ATTACKS = 8
 STAGED_TOPIC = f"staged@{TOPIC}"
 _BATCHES_AFTER = 2
 """Batches that each writer commits after the faults."""
+_DELETED_S = 2 * NEXT_MS / 1000
+"""A new leader keeps staged records while a transaction is open that a commit has begun before."""
 _COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
 
 
@@ -58,7 +61,7 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
         await _stage_and_suffer(
             brokers, writers, FaultInjector(brokers, random), attack_count=attack_count
         )
-        await until(lambda: _staged_count(brokers) == 0, 60)
+        await until(lambda: _staged_count(brokers) == 0, _DELETED_S)
         found: Contents = {}
         for number in range(PARTITION_COUNT):
             await brokers.check({}, number)

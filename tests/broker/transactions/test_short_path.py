@@ -1,0 +1,259 @@
+"""Tests of the short path of a transaction: three syncs, and what a crash at any of them leaves."""
+
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.broker_requests import create_topic
+from tests.broker.world import World, settle
+from tests.logstore.logs import records_in
+from tests.simulation.transactions.requests import begin, commit, replica, stage
+from tidelog.broker.server import Broker
+from tidelog.broker.transactions import finished_parts
+from tidelog.broker.transactions.append import UNCOMMITTED_MAX
+from tidelog.coordinator.metadata.transaction_commands import RETIRED_MS
+from tidelog.coordinator.metadata.transactions import Transactions
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece
+from tidelog.wire.transport.rpc import RpcConnection
+
+PARTITIONS = 2
+
+
+def values(broker: Broker, number: int = 0) -> list[bytes]:
+    """Return the committed values of a partition."""
+    log, end = replica(broker, number=number).log, replica(broker, number=number).high_watermark
+    found: list[bytes] = []
+    offset = log.log_start_offset
+    while (part := log.read(offset, max_bytes=1 << 20, high_watermark=end)) is not None:
+        records = records_in(part.read())
+        found += records.values()
+        offset = max(records) + 1
+    return found
+
+
+def transactions(broker: Broker) -> Transactions:
+    assert broker._cluster is not None
+    return broker._cluster.metadata.state.transactions
+
+
+async def get_level(world: World, broker: Broker) -> None:
+    """Wait for the first feature level of the new cluster."""
+    assert broker._cluster is not None
+    while not broker._cluster.metadata.state.feature_level:
+        await world.pass_time(0.1)
+
+
+@dataclass
+class Writer:
+    """Writes transactions of one name to all partitions, each with the number of the last reply."""
+
+    client: RpcConnection
+    topic_id: bytes
+    broker: Broker
+    name: str = "job"
+    number: int = 0
+    count: int = 0
+    """Transactions that were answered."""
+    sequences: dict[int, int] = field(default_factory=dict[int, int])
+
+    async def write(self) -> None:
+        """Stage two records for each partition, and commit them."""
+        if not self.number:
+            self.number = (await begin(self.client, self.count, name=self.name)).number
+        parts: list[StagedPart] = []
+        for partition in range(PARTITIONS):
+            sequence = self.sequences.get(partition, 0)
+            staging = replica(self.broker, "staged@orders", partition)
+            pair = [b"%d-%d" % (self.count, each) for each in range(2)]
+            piece = await stage(self.client, staging, self.number, *pair, sequence=sequence)
+            self.sequences[partition] = sequence + 2
+            parts.append(StagedPart(self.topic_id, partition, [piece]))
+        reply = await commit(
+            self.client,
+            self.number,
+            *parts,
+            name=self.name,
+            transaction_id=self.count,
+            begins_next=True,
+        )
+        self.number = reply.next_number
+        self.count += 1
+
+
+def expected(count: int) -> list[bytes]:
+    return [b"%d-%d" % (number, each) for number in range(count) for each in range(2)]
+
+
+async def test_a_transaction_in_one_partition_takes_three_syncs_and_no_rename(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        topic_id = await create_topic(client, durability="fsync")
+        number = (await begin(client)).number
+        for transaction_id in range(10):
+            if transaction_id == 2:
+                before = len(world.disk.calls)
+            staging = replica(broker, "staged@orders")
+            piece = await stage(client, staging, number, b"v", sequence=transaction_id)
+            reply = await commit(
+                client,
+                number,
+                StagedPart(topic_id, 0, [piece]),
+                transaction_id=transaction_id,
+                begins_next=True,
+            )
+            number = reply.next_number
+        done = [str(call[0]) for call in world.disk.calls[before:]]
+
+        assert done.count("sync") == 3 * 8
+        assert not {"rename", "replace", "sync_directory", "create"} & set(done)
+        assert len(values(broker)) == 10
+
+
+async def test_a_commit_is_answered_before_it_is_recorded_as_appended(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        writer = Writer(client, await create_topic(client, partitions=PARTITIONS), broker)
+        for _ in range(3):
+            await writer.write()
+            assert transactions(broker).pending_count == 1, "it is recorded with the next commit"
+
+        await world.pass_time(finished_parts._REPORTED_S)
+        assert transactions(broker).pending_count == 0
+        assert values(broker) == values(broker, 1) == expected(3)
+
+
+async def test_an_answered_commit_survives_a_crash_before_it_is_recorded(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        writer = Writer(client, await create_topic(client, partitions=PARTITIONS), broker)
+        await writer.write()
+        assert transactions(broker).pending_count == 1
+    world = world.after_crash()
+    async with world.broker() as broker:
+        while transactions(broker).pending_count:
+            await world.pass_time(0.1)
+
+        assert values(broker) == values(broker, 1) == expected(1)
+
+
+@pytest.mark.parametrize("first", range(8))
+async def test_a_power_cut_at_any_call_of_the_disk_loses_nothing_and_shows_no_half(
+    mock_clock: MockClock, first: int
+) -> None:
+    """All acknowledged transactions exist once, and the next one as a whole or not at all."""
+    for calls in range(first, 64, 8):
+        world = World(mock_clock)
+        async with world.doomed_broker() as broker, world.client() as client:
+            await get_level(world, broker)
+            topic_id = await create_topic(client, partitions=PARTITIONS, durability="fsync")
+            writer = Writer(client, topic_id, broker)
+            await writer.write()
+            await _run_until(world, len(world.disk.calls) + calls, writer.write)
+        await _check_after_power_cut(world, writer.count, seed=calls)
+
+
+async def _run_until(world: World, calls: int, write: Callable[[], Awaitable[None]]) -> None:
+    """Write transactions until the disk has had so many calls."""
+
+    async def write_all() -> None:
+        while True:
+            await write()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write_all)
+        while len(world.disk.calls) < calls:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
+async def _check_after_power_cut(world: World, count: int, *, seed: int) -> None:
+    world = world.after_power_cut(seed)
+    async with world.broker() as broker, world.client() as client:
+        await settle()
+        while transactions(broker).pending_count:
+            await world.pass_time(0.1)
+        known = transactions(broker).names["job"]
+        assert known.last_transaction_id is not None
+        done = known.last_transaction_id + 1
+        assert done in {count, count + 1}
+        assert values(broker) == values(broker, 1) == expected(done)
+
+        # Another process goes on behind the last committed transaction.
+        topic_id = replica(broker).topic_id
+        writer = Writer(client, topic_id, broker, count=done)
+        writer.sequences = dict.fromkeys(range(PARTITIONS), 1 << 20)
+        number = (await begin(client, done)).number
+        pieces = [
+            await stage(
+                client, replica(broker, "staged@orders", each), number, b"after", producer_id=9
+            )
+            for each in range(PARTITIONS)
+        ]
+        parts = [StagedPart(topic_id, at, [piece]) for at, piece in enumerate(pieces)]
+        await commit(client, number, *parts, transaction_id=done)
+        assert values(broker) == values(broker, 1) == [*expected(done), b"after"]
+
+
+async def test_commits_of_a_partition_share_the_syncs_of_their_appends(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        topic_id = await create_topic(client, durability="fsync")
+        numbers = [(await begin(client, name=f"job-{each}")).number for each in range(8)]
+        log = replica(broker, "staged@orders")
+        pieces = [
+            await stage(client, log, number, b"%d" % at, producer_id=at + 1)
+            for at, number in enumerate(numbers)
+        ]
+        await commit(client, numbers[0], _part(topic_id, pieces[0]), name="job-0")
+        partition = replica(broker)
+        before = partition.flushes_begun
+
+        async with trio.open_nursery() as nursery:
+            for at in range(1, 8):
+                nursery.start_soon(_commit, client, topic_id, numbers[at], pieces[at], at)
+
+        assert sorted(values(broker)) == [b"%d" % at for at in range(8)]
+        assert partition.flushes_begun - before < 7, f"{UNCOMMITTED_MAX} share a sync"
+
+
+def _part(topic_id: bytes, piece: StagedPiece) -> StagedPart:
+    return StagedPart(topic_id, 0, [piece])
+
+
+async def _commit(
+    client: RpcConnection, topic_id: bytes, number: int, piece: StagedPiece, at: int
+) -> None:
+    await commit(client, number, _part(topic_id, piece), name=f"job-{at}")
+
+
+async def test_a_name_without_a_next_transaction_is_forgotten(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        await create_topic(client)
+        number = (await begin(client, name="drawn")).number
+        await commit(client, number, name="drawn", is_last=True)
+        assert (await commit(client, number, name="drawn", is_last=True)).was_committed
+
+        await world.pass_time(RETIRED_MS / 1000 - 1)
+        assert "drawn" in transactions(broker).names
+        while "drawn" in transactions(broker).names:
+            await world.pass_time(0.5)
