@@ -46,7 +46,7 @@ _WORKLOADS: Final[Mapping[str, Workload]] = {
     workload.name: workload
     for workload in (RATES, QUEUES, LATENCY, ASYNCIO, SPARK, NATIVE, DRAIN, LATE, FOOTPRINT)
 }
-_MINUTES: Final = 60.0
+_MINUTES: Final = 75.0
 _REPORT: Final = "report"
 _HERE: Final = Path(__file__).resolve().parent
 _BUILD: Final = ROOT / "build" / "peers"

@@ -34,8 +34,8 @@ _ANSWER_S: Final = 5.0
 
 def install(root: Path) -> Installed:
     """Build the server."""
-    from_go(root, f"github.com/nats-io/nats-server/v2@v{_VERSION}")
-    return Installed(root, _VERSION)
+    programs = from_go(root, f"github.com/nats-io/nats-server/v2@v{_VERSION}")
+    return Installed(programs, _VERSION)
 
 
 def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
@@ -44,7 +44,7 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     ports = free_ports(3 * count)
     listeners, routes, monitoring = ports[:count], ports[count : 2 * count], ports[2 * count :]
     directory.mkdir(parents=True, exist_ok=True)
-    program = str(installed.root / "bin" / "nats-server")
+    program = str(installed.root / "nats-server")
     commands: list[Command] = []
     for number, port in enumerate(listeners, 1):
         store = directory / f"store-{number}"

@@ -116,8 +116,9 @@ def from_go(root: Path, module: str) -> Path:
         return programs
     if shutil.which("go") is None:
         raise NotAvailableError("needs Go, and there is no `go`")
-    # Modules are written without write permission otherwise.
-    _run(["go", "install", "-modcacherw", module], {"GOBIN": str(programs)})
+    places = {"GOBIN": str(programs), "GOMODCACHE": str(root / "modules")}
+    # Modules are written without write permission otherwise, and cannot be removed.
+    _run(["go", "install", "-modcacherw", module], places)
     (root / _DONE).touch()
     return programs
 

@@ -33,7 +33,9 @@ _WORKLOADS: Final = {
         "Queues",
         (
             "One program sends, one receives and deletes, with as many tasks as there are workers,"
-            " at the same time, until all messages are done."
+            " at the same time, until all messages are done. What a worker does one message at a"
+            " time is measured twice: by the calls receive and delete, and with tidelog's"
+            " queue.work. The peers do the same in both."
         ),
     ),
     "latency": (
