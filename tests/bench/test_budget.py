@@ -33,6 +33,13 @@ def test_an_improvement_is_a_breach_until_the_budget_is_lowered() -> None:
     assert not breaches("send", cost, _BUDGET, is_exact=False)
 
 
+def test_a_kind_whose_costs_vary_has_more_slack() -> None:
+    cost = Cost(broker=160, client=80, turns=1.6)
+
+    assert len(breaches("send", cost, _BUDGET)) == 3
+    assert not breaches("tail", cost, _BUDGET)
+
+
 @pytest.mark.parametrize("kind", ["send", "work"])
 @pytest.mark.parametrize("cost", [1.0, 2.98, 99.0, 100.0, 1130.4])
 def test_a_lowered_budget_fits_its_cost(kind: str, cost: float) -> None:
