@@ -266,7 +266,7 @@ class QueueWorker:
         for held in messages:
             self._queued.put(held, held.group)
         self._wake_handler()
-        if self._look_at == math.inf and self._at_work_count:
+        if self._look_at == math.inf:
             self._turn_ends.wake()
 
     def _wake_handler(self) -> None:

@@ -377,6 +377,33 @@ async def test_messages_in_hand_are_returned_when_a_handler_becomes_slow(
             nursery.cancel_scope.cancel()
 
 
+async def test_messages_behind_the_first_slow_one_of_a_receive_are_returned(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=3600) as (_, queue):
+        begun = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal begun
+            del message
+            begun += 1
+            await trio.sleep(0 if begun <= 5 else 60)
+
+        worker = queue.worker(handle, concurrency=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await fill(queue, 5)
+            await until(lambda: worker.statistics.done_count == 5, 5)
+            await trio.sleep(1)
+            await fill(queue, 4)  # Fast handlers were seen: the idle worker takes all of them.
+            await trio.sleep(0.1)
+            assert (await left(queue))[1] == 4
+            await trio.sleep(2)
+            assert (await left(queue))[1] == 1
+            worker.stop()
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_program_that_holds_messages_gets_more_from_its_subscription(
     autojump_clock: MockClock,
 ) -> None:
