@@ -5,9 +5,9 @@ wait. The accumulator decides, the sender sends requests.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import final
+from typing import Any, Final, final
 
 import msgspec
 import trio
@@ -18,7 +18,7 @@ from tidelog.client.config import ProducerConfig
 from tidelog.client.errors import BufferFullError, ClosedError
 from tidelog.client.metrics.counters import ProducerGauges
 from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
-from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.producer.receipt import (
     RangeReceipt,
@@ -40,6 +40,8 @@ from tidelog.wire.messages.produce import Acks
 from tidelog.wire.messages.transactions import STAGING_PREFIX
 
 _ACKS = {"all": Acks.ALL, 1: Acks.LEADER, 0: Acks.NONE}
+_FEW: Final = 4
+"""Number of values up to which records cost less than columns."""
 _QueuesByTopic = dict[str, dict[bytes | None, PartitionBatches]]
 
 
@@ -380,13 +382,21 @@ class Producer:
                 )
             )
 
-    async def send_values(
-        self, topic: str, values: Sequence[bytes | None], *, headers: Headers = ()
-    ) -> list[Receipt | TidelogError]:
+    def send_values(
+        self, topic: str, values: Sequence[bytes], *, headers: Headers = ()
+    ) -> Coroutine[Any, Any, list[Receipt | TidelogError]]:
         """Send records without keys, all with the same headers; return receipt or error of each.
 
         Cancellation and errors as for `send_records`, but much faster.
         """
+        if len(values) > _FEW:
+            return self._send_values(topic, values, headers)
+        records = [ProducerRecord(topic, value, headers=headers) for value in values]
+        return self.send_records(topic, records)
+
+    async def _send_values(
+        self, topic: str, values: Sequence[bytes], headers: Headers
+    ) -> list[Receipt | TidelogError]:
         slices = await self._send_columns(topic, values, None, partition=None, headers=headers)
         return outcomes(slices, len(values))
 
@@ -413,10 +423,12 @@ class Producer:
             await self._know(topic)
         results: list[Receipt | TidelogError | AppendResult] = []
         try:
+            batches: list[ProducerBatch] = []
             for record in records:
                 appended = self._append_awaited(record) or await self._append_later(record)
                 results.append(appended)
-            batches = [each.batch for each in results if isinstance(each, AppendResult)]
+                if isinstance(appended, AppendResult):
+                    batches.append(appended.batch)
             await self._sender.deliver(batches)
         except BaseException:
             for each in results:

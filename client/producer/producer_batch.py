@@ -82,6 +82,7 @@ class ProducerBatch:
         "timestamp_ms",
         "timestamps",
         "values",
+        "waiting_count",
     )
 
     def __init__(
@@ -118,6 +119,8 @@ class ProducerBatch:
         """Error of the last attempt that is to be repeated."""
         self.signals: dict[type[Signal], Signal] = {}
         """Set when the batch is settled: one of each kind, if callers wait for it."""
+        self.waiting_count = 0
+        """Number of tasks that wait for the batch to be settled."""
         self.awaited_count = 0
         """Number of records with a waiting caller; failures of the rest go to `take_failure`."""
         self.is_settled = False

@@ -29,8 +29,10 @@ class ReadyPartitions:
         """Partitions that waited for a producer id at their last check."""
         self.next_wake = math.inf
         """When to call `take_due`, in monotonic seconds, maybe inf."""
-        self._backed_up: dict[PartitionBatches, None] = {}
-        self._candidates: dict[PartitionBatches, None] = {}
+        self.backed_up: dict[PartitionBatches, None] = {}
+        """Partitions with closed batches that `take_ready` is to check."""
+        self.candidates: dict[PartitionBatches, None] = {}
+        """Other partitions that it is to check, unless only full batches are wanted."""
         self._without_leader: dict[PartitionBatches, None] = {}
         self._wakes: list[tuple[float, int, PartitionBatches]] = []
         self._tie_breaker = itertools.count()
@@ -39,18 +41,14 @@ class ReadyPartitions:
         """Return the partitions that wait for a producer id."""
         return [queue for queue in self.without_identity if queue.awaits_producer_id]
 
-    def has_candidates(self, *, only_full: bool) -> bool:
-        """Return whether `take_ready` has partitions to check: otherwise nothing has changed."""
-        return bool(self._backed_up) or bool(self._candidates and not only_full)
-
     def touch(self, queue: PartitionBatches) -> None:
         """Check this partition in the next `take_ready`, if it has batches to send."""
         if self.without_identity:
             self.without_identity.pop(queue, None)
         if queue.ready or queue.unsent:
-            self._backed_up[queue] = None
+            self.backed_up[queue] = None
         elif queue.open.deadline < math.inf:
-            self._candidates[queue] = None
+            self.candidates[queue] = None
 
     def leaders_changed(self) -> None:
         """Check the partitions without a leader again."""
@@ -76,10 +74,10 @@ class ReadyPartitions:
             only_full: Check only partitions with closed batches.
             is_urgent: Do not wait for open batches to linger.
         """
-        candidates, self._backed_up = self._backed_up, {}
+        candidates, self.backed_up = self.backed_up, {}
         if not only_full:
-            candidates |= self._candidates
-            self._candidates = {}
+            candidates |= self.candidates
+            self.candidates = {}
         ready: dict[Destination, list[PartitionBatches]] = {}
         for queue in candidates:
             if queue.can_send(now, only_full=only_full, is_urgent=is_urgent):

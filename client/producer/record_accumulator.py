@@ -308,7 +308,7 @@ class RecordAccumulator:
         self.has_full_batch = False
         partitions = self.ready_partitions
         ready: dict[Destination, list[PartitionBatches]] = {}
-        while not ready and partitions.has_candidates(only_full=only_full):
+        while not ready and (partitions.backed_up or (partitions.candidates and not only_full)):
             ready = partitions.take_ready(
                 now, destination_of, only_full=only_full, is_urgent=self._is_exhausted
             )

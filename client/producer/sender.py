@@ -96,6 +96,8 @@ class Sender:
         self._is_alone = False
         """Whether the last call that sent was the only one: another one that follows it will not
         wait for others."""
+        self._lets_others_join = False
+        """Whether the task sends open batches in the next turn, after the callers of this one."""
         self._is_awaited = False
         """Whether a call waits for the first request that is submitted now."""
         self._awaited: _AwaitedRequest | None = None
@@ -196,6 +198,7 @@ class Sender:
         for batch in batches:
             if not batch.is_settled:
                 has_waited = True
+                batch.waiting_count += 1
                 signal = batch.signals.get(trio.Event)  # Most calls share that of another one.
                 if not isinstance(signal, trio.Event):
                     signal = batch.signal_of(trio.Event)
@@ -241,6 +244,9 @@ class Sender:
                 if self._cluster.env.buggify("producer wakes late"):
                     await trio.sleep(self._cluster.env.random.uniform(0, _LATE_MAX_S))
                 self._wake = trio.Event()
+                if self._lets_others_join:
+                    self._lets_others_join = False
+                    await trio.lowlevel.checkpoint()
                 self._resume_throttled()
                 self._accumulator.wake(self.now())
                 self._progressed()
@@ -250,8 +256,8 @@ class Sender:
     def _next_wake(self) -> float:
         return min(self._accumulator.next_wake, self._resumes_at)
 
-    def _progressed(self) -> None:
-        self.send()
+    def _progressed(self, *, only_full: bool = False) -> None:
+        self.send(only_full=only_full)
         if self._progress is not None:
             self._progress.set()
             self._progress = None
@@ -383,8 +389,12 @@ class Sender:
             else:
                 problem = f"{len(results)} results for {len(drained_batches)} batches"
                 self._retry_or_fail_all(drained_batches, connection.reject(api.PRODUCE, problem))
-        if self._progress is not None or self._ready.has_candidates(only_full=False):
-            self._progressed()
+        if self._ready.candidates and any(each.batch.waiting_count > 1 for each in drained_batches):
+            # The callers that wake up now may send again: their records belong into the same batch.
+            self._lets_others_join = True
+            self._wake.set()
+        if self._progress is not None or self._ready.candidates or self._ready.backed_up:
+            self._progressed(only_full=self._lets_others_join)
 
     def _retry_or_fail_all(self, drained_batches: list[DrainedBatch], error: Exception) -> None:
         if isinstance(error, WireFormatError):

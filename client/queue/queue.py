@@ -135,7 +135,12 @@ class Queue:
             InvalidRequestError: The queue does not accept such a message.
             ValueError: A number is out of range.
         """
-        (result,) = await self._publisher.send([OutgoingMessage(value=value, **fields)])
+        message: bytes | OutgoingMessage
+        if type(value) is bytes and not fields:
+            message = value
+        else:
+            message = OutgoingMessage(value=value, **fields)
+        (result,) = await self._publisher.send([message])
         if isinstance(result, TidelogError):
             raise result
         self._counters.sent += 1

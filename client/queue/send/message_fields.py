@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import NamedTuple, TypedDict, TypeGuard, cast, final
+from typing import Any, NamedTuple, TypedDict, TypeGuard, final
 
 import msgspec
 
@@ -48,11 +48,9 @@ class OutgoingMessage(_Valued, frozen=True, kw_only=True):
     """Deduplication id in FIFO queues: one message with this id is kept within the window."""
 
 
-def is_plain(messages: Sequence[bytes | OutgoingMessage]) -> TypeGuard[Sequence[bytes]]:
+def is_plain(messages: Sequence[Any]) -> TypeGuard[Sequence[bytes]]:
     """Return whether all are plain values of a moderate size."""
-    return set(map(type, messages)) == {bytes} and (
-        max(map(len, cast("Sequence[bytes]", messages))) <= _PLAIN_BYTES_MAX
-    )
+    return set(map(type, messages)) == {bytes} and max(map(len, messages)) <= _PLAIN_BYTES_MAX
 
 
 class MessageFields(TypedDict, total=False):

@@ -44,20 +44,19 @@ class SharedProducer:
     def __init__(self, cluster: ClusterClient) -> None:
         """Create it without a producer."""
         self._cluster = cluster
-        self._producer: Producer | None = None
+        self.opened: Producer | None = None
+        """The producer, once it is open."""
         self._opening = trio.Lock()
 
     async def get(self) -> Producer:
         """Return the producer; open it at the first call."""
-        if self._producer is not None:
-            return self._producer
         async with self._opening:
-            if self._producer is None:
+            if self.opened is None:
                 config = ProducerConfig(batch_size=_BATCH_BYTES)
                 # The span of a send to a queue has the name of the queue, and chunks have none.
                 producer = Producer(self._cluster, config, is_traced=False)
-                self._producer = await producer.__aenter__()
-        return self._producer
+                self.opened = await producer.__aenter__()
+        return self.opened
 
 
 @final
@@ -98,14 +97,21 @@ class QueuePublisher:
         if tracing is not None and context is None:
             return await self._send_traced(tracing, given)
         context = context or ()
-        results = await self._send_plain(given, context)
+        results = None
+        if is_plain(given):
+            await trio.lowlevel.checkpoint_if_cancelled()
+            description = self._queue_metadata.known(self._calls.name)
+            if description is None:
+                description = await self._calls.describe()
+            if not looks_at_messages(description):
+                producer = self._producer.opened or await self._producer.get()
+                results = await producer.send_values(description.topic, given, headers=context)
         if results is None:
             results = await self._send(_as_messages(given, context))
-        too_large = [
-            place
-            for place, result in enumerate(results)
-            if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place])
-        ]
+        too_large: list[int] = []
+        for place, result in enumerate(results):
+            if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place]):
+                too_large.append(place)
         if too_large and (len(given) == 1 or not (await self._calls.describe()).is_fifo):
             # The topic has a lower limit. In a FIFO group chunks would come behind later messages.
             again = _as_messages([given[place] for place in too_large], context)
@@ -124,19 +130,6 @@ class QueuePublisher:
             results = await self.send(messages, context=span.context)
             span.sent(results)
         return results
-
-    async def _send_plain(
-        self, messages: Sequence[bytes | OutgoingMessage], context: Headers
-    ) -> list[Receipt | TidelogError] | None:
-        """Send messages with nothing but values; return `None` if others are among them."""
-        if not is_plain(messages):
-            return None
-        await trio.lowlevel.checkpoint_if_cancelled()
-        description = await self._calls.describe()
-        if looks_at_messages(description):
-            return None
-        producer = await self._producer.get()
-        return await producer.send_values(description.topic, messages, headers=context)
 
     async def _send(
         self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX

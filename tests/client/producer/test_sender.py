@@ -145,3 +145,23 @@ async def test_flush_raises_the_failure_of_a_send_cancelled_later(
 
             with pytest.raises(RecordTooLargeError):
                 await producer.flush()
+
+
+async def test_tasks_share_batches_also_behind_a_call_that_was_alone(
+    autojump_clock: MockClock,
+) -> None:
+    async def send_several() -> None:
+        for _ in range(20):
+            await producer.send("orders", b"v")
+
+    async with orders_client(autojump_clock) as client, client.producer() as producer:
+        for _ in range(3):
+            await producer.send("orders", b"alone")
+        before = client.statistics().producers.topics["orders"].batches
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(send_several)
+        after = client.statistics().producers.topics["orders"].batches
+
+    # The first call of the first task is alone, and its second one joins the others.
+    assert after - before <= 20 + 2
