@@ -32,12 +32,12 @@ class Cost:
 
 
 BUDGET: Final = {
-    "send": Cost(broker=120, client=213, turns=2.2),
+    "send": Cost(broker=120, client=153, turns=1.15),
     "receive": Cost(broker=254, client=138, turns=1.1),
     "delete": Cost(broker=209, client=106, turns=1.2),
     "work": Cost(broker=65.9, client=124, turns=0.65),
     "flow": Cost(broker=571, client=516, turns=4.7),
-    "produce": Cost(broker=111, client=164, turns=2.1),
+    "produce": Cost(broker=111, client=136, turns=1.1),
     "fetch": Cost(broker=123, client=347, turns=3.05),
     "tail": Cost(broker=232, client=381, turns=3.3),
     "commit": Cost(broker=600, client=395, turns=5.25),
