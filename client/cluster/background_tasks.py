@@ -20,7 +20,7 @@ _CLOSED: Final = "the client is closed"
 
 
 @final
-class Waiter:
+class ParkedTask:
     """A task that waits in `BackgroundTasks.park`: an event for one task, which is used again."""
 
     __slots__ = ("is_given_up", "task")
@@ -60,7 +60,7 @@ class BackgroundTasks:
         """Events that had not happened when the client was closed."""
         self._scopes: set[trio.CancelScope] = set()
         """Scopes of calls that end when the client is closed."""
-        self._parked: dict[Waiter, float] = {}
+        self._parked: dict[ParkedTask, float] = {}
         """Parked tasks, each with the time at which it is woken at the latest."""
         self._alarm = trio.CancelScope()
         self._alarm_at = math.inf
@@ -92,7 +92,7 @@ class BackgroundTasks:
         if event in self._given_up:
             self.require_open()
 
-    async def park(self, waiter: Waiter, until: float = math.inf) -> None:
+    async def park(self, waiter: ParkedTask, until: float = math.inf) -> None:
         """Wait until `waiter` is woken, or until a time of trio's clock.
 
         One task keeps the times of all, so a wait that ends early costs no timer.

@@ -317,19 +317,19 @@ class RecordBatch:
             yield
         except WireFormatError as error:
             at = TopicPartition(self.topic, self.partition)
-            raise unreadable(at, self._header, self.base_offset, error) from error
+            raise unreadable(at, self._header, error, offset=self.base_offset) from error
 
 
 def unreadable(
-    tp: TopicPartition, header: BatchHeader, offset: int, error: WireFormatError
+    tp: TopicPartition, header: BatchHeader, error: WireFormatError, *, offset: int
 ) -> CorruptRecordError:
     """Return the error of a batch whose payload does not match its header.
 
     Args:
         tp: Topic and partition.
         header: Header of the batch.
-        offset: First wanted offset.
         error: Error of the decoder.
+        offset: First wanted offset.
     """
     corrupt = CorruptRecordError(
         f"{tp.topic}/{tp.partition}: the batch at offset {header.base_offset}"

@@ -14,6 +14,7 @@ _PATIENCE_S: Final = 1.0
 """Seconds in hand after which a message is returned: handlers are slower than expected."""
 _PATIENCE_PART: Final = 0.1
 """The same, as a part of the visibility timeout."""
+_TIMEOUT_MIN_S: Final = 0.1
 _BURST_S: Final = 0.001
 """Seconds of work that are in hand in any case, up to `_BURST_MAX` messages."""
 _BURST_MAX: Final = 8
@@ -36,7 +37,8 @@ class HandlerPace:
         self._mean_s: float | None = None
 
     def limit(self, visibility_timeout_s: float) -> None:
-        """Set the visibility timeout of the messages."""
+        """Set the visibility timeout that is left at the arrival of messages; it may be over."""
+        visibility_timeout_s = max(visibility_timeout_s, _TIMEOUT_MIN_S)
         self._wait_s = min(_WAIT_S, _WAIT_PART * visibility_timeout_s)
         self.patience_s = min(_PATIENCE_S, _PATIENCE_PART * visibility_timeout_s)
 
@@ -48,7 +50,7 @@ class HandlerPace:
 
     def slow_down(self) -> None:
         """Have nothing in hand until handlers are fast again."""
-        self._mean_s = max(self._mean_s or 0.0, 2 * self._concurrency * self._wait_s)
+        self._mean_s = max(self._mean_s or 0.0, 2 * self._concurrency * _WAIT_S)
         self._decide(self._mean_s)
 
     def _decide(self, mean_s: float) -> None:

@@ -397,7 +397,7 @@ def messages_of(
                 header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX
             )
         except WireFormatError as error:
-            raise unreadable(tp, header, run.first_offset, error) from error
+            raise unreadable(tp, header, error, offset=run.first_offset) from error
         next_offset = batches.passed_offset
         while run is not None and run.first_offset < next_offset:
             messages.extend(_messages(tp, header, columns, run=run, lease=lease))

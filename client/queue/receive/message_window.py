@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, final
 
 import trio
 
-from tidelog.client.cluster.background_tasks import Waiter
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseExtender
 from tidelog.client.queue.receive.message import RETURN, Disposition, Message
@@ -126,7 +126,7 @@ class MessageWindow:
         self._unread_count = 0
         """Large messages in a row that could not be read."""
         self._changed = trio.Event()
-        self._receiving = Waiter()
+        self._receiving = ParkedTask()
         """Woken when a plain receive is due."""
         self._is_open = False
         """Whether messages are wanted: late ones are returned at once."""
@@ -140,7 +140,7 @@ class MessageWindow:
         """Such requests in turn without one of the other brokers."""
         self._lost_attempt: bytes | None = None
         """Attempt id of a request that failed: its messages may be leased."""
-        self._emptied: Waiter | None = None
+        self._emptied: ParkedTask | None = None
         """Woken when nothing is being settled or received any more."""
 
     @property
@@ -390,7 +390,7 @@ class MessageWindow:
         """
         self.flush()
         while self.finished or self._asked_count:
-            self._emptied = Waiter()
+            self._emptied = ParkedTask()
             await self._cluster.tasks.park(self._emptied)
 
     async def give_back_all(self) -> None:

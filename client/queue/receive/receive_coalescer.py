@@ -102,7 +102,7 @@ class ReceiveCoalescer:
         """Whether the last group had one member: then others are not likely to come."""
 
     def is_of_use(self, options: ReceiveOptions) -> bool:
-        """Return whether a receive may share its request; a lone caller would wait for nobody.
+        """Return whether a receive may share its request; a lone caller has none to wait for.
 
         A receive with an attempt id is recognised by its messages, so it is not coalesced.
         """

@@ -22,7 +22,7 @@ import trio
 from msgspec.structs import replace
 
 from tidelog.client.admin.queue_metadata import QueueMetadata
-from tidelog.client.cluster.background_tasks import Waiter
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.cluster.reply_shapes import excess
@@ -248,7 +248,7 @@ class QueueReceiver:
         self.turn += 1
         call = _Call(self, options, 0)
         partitions = layout.partitions_of(node_id, self.turn)
-        poll = call.poll_of(layout, node_id, connection, partitions, max_wait_ms=0)
+        poll = call.poll_of(layout, node_id, connection, partitions=partitions, max_wait_ms=0)
         request = request_of(layout, partitions, options, settlements=settlements)
         return request, partial(call.end, poll, on_end)
 
@@ -274,7 +274,7 @@ class _Call:
         """Whether they stay leased nevertheless, for a call with the same attempt id."""
         self.awaited_poll: _Poll | None = None
         """The only request; its outcome is all that the caller waits for."""
-        self._arrival: Waiter | None = None
+        self._arrival: ParkedTask | None = None
         """Woken by replies, while the call waits for several."""
         self._has_news = False
         """Whether a reply has arrived since the last wait."""
@@ -325,7 +325,12 @@ class _Call:
             if asked:
                 partitions = [each for each in partitions if each not in asked]
             poll = self._submit(
-                layout, node_id, connection, partitions, max_wait_ms=wait_ms, is_awaited=is_only
+                layout,
+                node_id,
+                connection,
+                partitions=partitions,
+                max_wait_ms=wait_ms,
+                is_awaited=is_only,
             )
             if is_only:
                 self.awaited_poll = poll
@@ -506,15 +511,17 @@ class _Call:
         # again, too late: then they would be returned to the queue, although the caller has them.
         in_hand = self._in_hand()
         partitions = [each for each in partitions if each not in in_hand]
-        return self._submit(layout, node_id, connection, partitions, max_wait_ms=max_wait_ms)
+        return self._submit(
+            layout, node_id, connection, partitions=partitions, max_wait_ms=max_wait_ms
+        )
 
     def _submit(
         self,
         layout: QueueLayout,
         node_id: int,
         connection: RpcConnection,
-        partitions: list[int],
         *,
+        partitions: list[int],
         max_wait_ms: int,
         is_awaited: bool = False,
     ) -> _Poll | None:
@@ -528,7 +535,9 @@ class _Call:
         if room <= 0 or not partitions:
             return None
         options = options if room == options.max_messages else replace(options, max_messages=room)
-        poll = self.poll_of(layout, node_id, connection, partitions, max_wait_ms=max_wait_ms)
+        poll = self.poll_of(
+            layout, node_id, connection, partitions=partitions, max_wait_ms=max_wait_ms
+        )
         wait_s = max_wait_ms / 1000
         poll.correlation_id = connection.submit(
             api.RECEIVE,
@@ -545,8 +554,8 @@ class _Call:
         layout: QueueLayout,
         node_id: int,
         connection: RpcConnection,
-        partitions: list[int],
         *,
+        partitions: list[int],
         max_wait_ms: int,
     ) -> _Poll:
         """Return a request of this call, which is about to be sent."""
@@ -576,7 +585,7 @@ class _Call:
     async def _wait(self, until: float = math.inf) -> None:
         """Wait until a reply arrives or a time is reached."""
         if not self._has_news:
-            self._arrival = self._arrival or Waiter()
+            self._arrival = self._arrival or ParkedTask()
             await self._cluster.tasks.park(self._arrival, self._wake_at(until))
         self._settle_wait()
 

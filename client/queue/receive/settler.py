@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
-from tidelog.client.cluster.background_tasks import Waiter
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.cluster.metadata import PASSING_ERRORS
@@ -247,7 +247,7 @@ class QueueSettler:
             metadata = self._queue_metadata
             description = metadata.known(self.name) or await metadata.find(self.name)
             is_alone = self._was_alone and not self._node_queues
-            self._enqueue_all(call, operations, description, deadline)
+            self._enqueue_all(call, operations, description, deadline=deadline)
             try:
                 # As the last time: others are not likely to come in this turn.
                 sent = self._send_only() if is_alone else None
@@ -256,7 +256,7 @@ class QueueSettler:
                 elif self._may_send():
                     await self._sends.request()
                 if call.open_count:
-                    waiter = Waiter()
+                    waiter = ParkedTask()
                     call.on_done = waiter.wake
                     await self._cluster.tasks.park(waiter)
             except BaseException:
@@ -272,6 +272,7 @@ class QueueSettler:
         call: _Call,
         operations: list[_Operation],
         description: QueueDescription,
+        *,
         deadline: float = math.inf,
     ) -> None:
         """Enqueue the operations of a call at the leaders of their partitions."""

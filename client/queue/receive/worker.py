@@ -3,6 +3,9 @@
 Shell: owns the tasks of one worker. A message goes through three stages: in hand, when it was
 received and its handler has not started; at work; finished, until its settlement is acknowledged.
 In the first two stages its visibility timeout is extended in time, so it stays in flight.
+
+Settlements leave when a handler finds nothing to do, or at the end of the turn of the loop; the
+window asks for more messages along with them.
 """
 
 import math
@@ -17,7 +20,7 @@ from typing import Final, TypedDict, cast, final
 
 import trio
 
-from tidelog.client.cluster.background_tasks import Waiter
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
 from tidelog.client.queue.receive.handler_pace import HandlerPace
@@ -54,6 +57,8 @@ OnError = Callable[[Message, Exception], object]
 _HELD_FACTOR: Final = 10
 """Maximum messages per handler that are held, including those that wait for others of their FIFO
 groups."""
+_LOOK_AGAIN_S: Final = 0.01
+"""Minimum seconds between two looks for messages that are in hand for too long."""
 _CALLERS: Final = {"asyncio", "concurrent", "outcome", "tidelog", "trio"}
 """Packages whose code calls handlers."""
 
@@ -64,8 +69,8 @@ class WorkerConfig:
     """Settings of a worker."""
 
     concurrency: int = 10
-    """Maximum messages at work at a time; about as many more are in hand or finished, and in FIFO
-    queues those that wait for others of their groups."""
+    """Maximum messages at work at a time. With fast handlers about as many more are in hand, with
+    slow ones none; and in FIFO queues those that wait for others of their groups."""
 
     visibility_timeout: float | None = None
     """Seconds of the visibility timeout at the receive, and of its extensions while the handler
@@ -184,10 +189,10 @@ class QueueWorker:
         )
         self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
         self._pace = HandlerPace(config.concurrency)
-        self._idle: deque[Waiter] = deque()
+        self._idle: deque[ParkedTask] = deque()
         """Handlers that wait for a message."""
         self._at_work_count = 0
-        self._turn_ends = Waiter()
+        self._turn_ends = ParkedTask()
         """Woken to send settlements at the end of a turn of the loop."""
         self._look_at = math.inf
         """Time of the next look for messages that are in hand for too long."""
@@ -276,10 +281,11 @@ class QueueWorker:
 
     async def _end_turns(self) -> None:
         """Send settlements at the end of each turn of the loop; return messages that wait long."""
-        while True:
-            await self._cluster.tasks.park(self._turn_ends, self._look_at)
-            self._window.flush()
-            self._return_late()
+        with suppress(trio.ClosedResourceError):  # The receive has failed with it, too.
+            while True:
+                await self._cluster.tasks.park(self._turn_ends, self._look_at)
+                self._window.flush()
+                self._return_late()
 
     def _return_late(self) -> None:
         """Return messages that are in hand for too long: another receiver may be idle.
@@ -290,9 +296,11 @@ class QueueWorker:
         ready = self._queued.first_ready
         if ready is None or self._is_stopping:
             return
+        now = self._cluster.counters.now()
         due_at = ready.received_at + self._pace.patience_s
-        if due_at > self._cluster.counters.now():
-            self._look_at = due_at
+        has_idle = self._at_work_count < self._config.concurrency
+        if due_at > now or has_idle:  # An idle handler is about to take it.
+            self._look_at = max(due_at, now + _LOOK_AGAIN_S)
             return
         self._pace.slow_down()
         for held in self._queued.take_ready():
@@ -302,14 +310,14 @@ class QueueWorker:
     # -- handling ---------------------------------------------------------------------------------
 
     async def _handle_all(self) -> None:
-        waiter = Waiter()
+        waiter = ParkedTask()
         with suppress(trio.ClosedResourceError):  # The receive has failed with it, too.
             while not self._is_stopping:
                 # Cancelled if the lease of the message at work is lost; the next one has its own.
                 with trio.CancelScope() as scope:
                     await self._handle_some(waiter, scope)
 
-    async def _handle_some(self, waiter: Waiter, scope: trio.CancelScope) -> None:
+    async def _handle_some(self, waiter: ParkedTask, scope: trio.CancelScope) -> None:
         """Handle messages until the worker stops, or the lease of one is lost."""
         tracing = self._cluster.tracing
         while True:
@@ -332,7 +340,7 @@ class QueueWorker:
             if held.is_lost:
                 return
 
-    async def _next(self, waiter: Waiter) -> HeldMessage | None:
+    async def _next(self, waiter: ParkedTask) -> HeldMessage | None:
         """Return the next message, `None` when the worker stops."""
         while not self._is_stopping:
             if self._queued.ready_count:

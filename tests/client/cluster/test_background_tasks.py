@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from tests.client.fake_cluster import fronted_client, fronted_cluster
 from tidelog.client.client import Client
-from tidelog.client.cluster.background_tasks import BackgroundTasks, Waiter
+from tidelog.client.cluster.background_tasks import BackgroundTasks, ParkedTask
 from tidelog.wire.protocol import api
 
 Call = Callable[[], Awaitable[object]]
@@ -337,11 +337,11 @@ async def test_a_parked_task_continues_when_it_is_woken_or_at_its_time(
 
     async with trio.open_nursery() as nursery, tasks_of() as tasks:
 
-        async def park(name: str, waiter: Waiter, until: float) -> None:
+        async def park(name: str, waiter: ParkedTask, until: float) -> None:
             await tasks.park(waiter, until)
             times[name] = autojump_clock.current_time()
 
-        woken, early, late = Waiter(), Waiter(), Waiter()
+        woken, early, late = ParkedTask(), ParkedTask(), ParkedTask()
         woken.wake()  # Without a task: nothing happens.
         start = trio.current_time()
         nursery.start_soon(park, "late", late, start + 50)
@@ -365,7 +365,7 @@ async def test_a_parked_task_continues_when_it_is_woken_or_at_its_time(
 
 async def test_a_cancelled_parked_task_is_not_woken(autojump_clock: MockClock) -> None:
     async with tasks_of() as tasks:
-        waiter = Waiter()
+        waiter = ParkedTask()
         with trio.move_on_after(1) as scope:
             await tasks.park(waiter, math.inf)
         waiter.wake()
@@ -375,11 +375,11 @@ async def test_a_cancelled_parked_task_is_not_woken(autojump_clock: MockClock) -
 
 async def test_closing_the_client_wakes_parked_tasks_with_closed_resource_error() -> None:
     outcomes: list[object] = []
-    waiters = [Waiter(), Waiter()]
+    waiters = [ParkedTask(), ParkedTask()]
 
     async with trio.open_nursery() as nursery, tasks_of() as tasks:
 
-        async def park(waiter: Waiter) -> None:
+        async def park(waiter: ParkedTask) -> None:
             outcomes.append(await outcome(lambda: tasks.park(waiter)))
 
         for waiter in waiters:

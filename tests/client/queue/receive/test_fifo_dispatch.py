@@ -111,3 +111,18 @@ def test_no_item_overtakes_in_its_group(steps: list[tuple[str, str]]) -> None:
             at_work[name] = found
         assert order.behind_count == sum(map(len, waiting.values()))
         assert all(name in at_work for name, found in waiting.items() if found), "no group is stuck"
+
+
+def test_ready_items_are_taken_back_with_those_behind_them() -> None:
+    dispatch: FifoDispatch[str] = FifoDispatch()
+    for item, group in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("free", None)):
+        dispatch.put(item, group)
+    assert dispatch.begin() == "a1"
+    assert dispatch.first_ready == "b1"
+
+    assert dispatch.take_ready() == ["b1", "free"]
+    assert dispatch.break_off("b") == ["b2"]
+
+    assert not dispatch.ready_count
+    dispatch.go_on("a")
+    assert dispatch.begin() == "a2"

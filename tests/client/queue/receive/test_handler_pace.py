@@ -58,6 +58,15 @@ def test_after_a_late_message_nothing_is_in_hand_until_handlers_are_fast() -> No
     assert pace.patience_s == 0.5
     pace.slow_down()
     assert pace.ahead == 0
-    for _ in range(20):
+    for _ in range(30):
         pace.note(0.001)
     assert pace.ahead == 4
+
+
+def test_messages_whose_visibility_timeout_is_over_do_no_harm() -> None:
+    pace = HandlerPace(1)
+    pace.limit(-2)
+    pace.note(0)
+    pace.slow_down()
+    assert pace.ahead == 0
+    assert pace.patience_s > 0
