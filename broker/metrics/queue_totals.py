@@ -88,4 +88,7 @@ class QueueTotals:
 
 
 def _length(runs: Sequence[Run]) -> int:
-    return sum(count for _, count in runs)
+    length = 0
+    for _, count in runs:
+        length += count
+    return length

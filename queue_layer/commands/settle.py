@@ -101,8 +101,8 @@ def decide(
             continue
         for piece_first, piece_end, status in _pieces(state, first, end):
             error = _refusal(state, config, status, action=action, lease_id=receipt.lease_id)
-            if error is None:
-                error = _too_long(action, status, now_ms + (settlement.delay_ms or 0))
+            if error is None and action in _HIDING:
+                error = _too_long(status, now_ms + (settlement.delay_ms or 0))
             if error is not None:
                 refused.append(((piece_first, piece_end - piece_first), error))
             elif status is not None:
@@ -110,19 +110,15 @@ def decide(
     if accepted and accepted[-1][1] > max(state.cursor, state.unreceived.end):
         # The cursor would pass records that may be delayed, or chunks.
         raise LeaderNotAvailableError("the messages are not all known here yet")
-    if action is SettleAction.DELETE:
-        return _deleted(state, accepted), _grouped(refused)
-    hidden, others = _split(action, accepted)
-    entries = _extended(state, receipt, hidden, until_ms=now_ms + (settlement.delay_ms or 0))
-    entries += _entries(
-        state, config, settlement, lease_id=receipt.lease_id, pieces=others, now_ms=now_ms
-    )
-    return entries, _grouped(refused)
+    entries = _entries(state, config, settlement, receipt=receipt, pieces=accepted, now_ms=now_ms)
+    return entries, _grouped(refused) if refused else []
 
 
-def _split(action: SettleAction, pieces: list[_Open]) -> tuple[list[_Open], list[_Open]]:
+def _split(settlement: Settlement, pieces: list[_Open]) -> tuple[list[_Open], list[_Open]]:
     """Return the pieces in flight that stay invisible, and the others."""
-    if action not in _HIDING:
+    action = settlement.action
+    changes = action == SettleAction.CHANGE_VISIBILITY and settlement.delay_ms
+    if not changes and action != SettleAction.EXTEND:
         return [], pieces
     hidden = [piece for piece in pieces if piece[2].stored is SnapshotState.IN_FLIGHT]
     return hidden, [piece for piece in pieces if piece[2].stored is SnapshotState.AVAILABLE]
@@ -265,11 +261,7 @@ def _refusal_of_open(
     return None
 
 
-def _too_long(
-    action: SettleAction, status: MessageStatus | None, until_ms: int
-) -> BrokerError | None:
-    if action not in _HIDING:
-        return None
+def _too_long(status: MessageStatus | None, until_ms: int) -> BrokerError | None:
     # A returned message was not received: then `last_received_ms` is 0.
     received_ms = 0 if status is None else status.last_received_ms
     if not received_ms or until_ms <= received_ms + VISIBILITY_TIMEOUT_MS_MAX:
@@ -285,23 +277,28 @@ def _entries(
     config: QueueConfig,
     settlement: Settlement,
     *,
-    lease_id: int,
+    receipt: ReceiptContent,
     pieces: list[_Open],
     now_ms: int,
 ) -> list[AnyEntry]:
-    runs = _runs_of(pieces)
-    if not runs:
-        return []
-    match SettleAction(settlement.action):
-        case SettleAction.REJECT:
-            target = config.dead_letter_target or NO_TARGET
-            return list(dead_lettered(runs, target, settlement.reason or "rejected"))
-        case SettleAction.RETURN:
+    action = settlement.action
+    if action == SettleAction.DELETE:
+        return _deleted(state, pieces)
+    if action in {SettleAction.REJECT, SettleAction.RETURN}:
+        runs = _runs_of(pieces)
+        if not runs:
+            return []
+        if action == SettleAction.RETURN:
             return [Returned(runs, now_ms)]
-        case _:
-            return _released(
-                state, config, settlement, lease_id=lease_id, pieces=pieces, now_ms=now_ms
-            )
+        target = config.dead_letter_target or NO_TARGET
+        return list(dead_lettered(runs, target, settlement.reason or "rejected"))
+    hidden, others = _split(settlement, pieces)
+    entries = _extended(state, receipt, hidden, until_ms=now_ms + (settlement.delay_ms or 0))
+    if others:
+        entries += _released(
+            state, config, settlement, lease_id=receipt.lease_id, pieces=others, now_ms=now_ms
+        )
+    return entries
 
 
 def _deleted(state: QueueState, pieces: list[_Open]) -> list[AnyEntry]:
@@ -326,13 +323,11 @@ def _extended(
 
 def _runs_of(pieces: list[_Open]) -> list[Run]:
     """Return the runs that are not dead."""
-    return joined(
-        [
-            (first, end - first)
-            for first, end, status in pieces
-            if status.stored is not SnapshotState.DEAD
-        ]
-    )
+    runs: list[Run] = []
+    for first, end, status in pieces:
+        if status.stored is not SnapshotState.DEAD:
+            runs.append((first, end - first))
+    return joined(runs)
 
 
 def _released(
@@ -375,8 +370,6 @@ def _released(
 
 def _grouped(refused: list[tuple[Run, BrokerError]]) -> list[Refused]:
     """Return refusals, one error for all messages with the same."""
-    if not refused:
-        return []
     by_error: dict[tuple[int, str], list[Run]] = {}
     details: dict[tuple[int, str], ErrorDetail] = {}
     for run, error in refused:

@@ -41,10 +41,6 @@ _MESSAGES_AT_ONCE: Final = 100
 """Settled messages after which other tasks run, if there are more."""
 
 
-def do_nothing() -> None:
-    """Do nothing after the decisions."""
-
-
 @final
 class PendingSettle:
     """Settlements of a request whose decisions are made, and not all committed."""
@@ -55,7 +51,7 @@ class PendingSettle:
         purgatory: Purgatory,
         *,
         on_committed: Callable[[], None],
-        on_decided: Callable[[], None] = do_nothing,
+        on_decided: Callable[[], None] | None = None,
     ) -> None:
         """Wait for the results that `expect` adds.
 
@@ -63,7 +59,7 @@ class PendingSettle:
             server: Serves the partitions.
             purgatory: Limits the wait.
             on_committed: Called when all results are final.
-            on_decided: Called when all decisions are made, before that.
+            on_decided: Called when all decisions are made, before that; `None` for nothing.
         """
         self.results: list[Settled] = []
         """The result of each settlement so far; one may change until all are final."""
@@ -89,7 +85,8 @@ class PendingSettle:
 
     def decided(self) -> None:
         """Wait until all decisions are committed: no further one is made."""
-        self._on_decided()
+        if self._on_decided is not None:
+            self._on_decided()
         self._is_decided = True
         if self._open:
             self._server.decided(self)

@@ -114,6 +114,7 @@ class HostedPartition:
             context.partitions, context.reader, view.source_id, number=journal.number
         )
         self._context = context
+        self._clock = context.env.clock
         self._expiry = Expiry(self.core, self.records, search=context.search)
         self._expiring = trio.Lock()
         self._quarantine = Quarantine(self.core, self.probe, self.decide)
@@ -137,7 +138,7 @@ class HostedPartition:
 
     def now_ms(self) -> int:
         """Return the time of the queue; see `queue_layer.collections.queue_clock`."""
-        return self.core.time(self._context.env.clock.now_ms())
+        return self.core.time(self._clock.now_ms())
 
     # -- loading and unloading ------------------------------------------------------------------
 
@@ -481,7 +482,7 @@ class HostedPartition:
             raise self.error
         if not self.is_loaded or self._is_reading:
             return EmptyReason.NOT_KNOWN_YET
-        broker_ms = self._context.env.clock.now_ms()
+        broker_ms = self._clock.now_ms()
         if self._expiry.due_ms <= broker_ms:
             self._is_reading = True
             start_supervised(self._context.nursery, self, self._expire)
@@ -610,7 +611,7 @@ class HostedPartition:
         counts.delivered(received.runs)
         source.traffic.sent(size)
         # Clients count from the broker's time, which may be behind that of the queue.
-        lead_ms = now_ms - self._context.env.clock.now_ms()
+        lead_ms = now_ms - self._clock.now_ms()
         deadline_ms = received.deadline_ms - max(0, lead_ms)
         return Delivery(replace(received, batch_bytes=size, deadline_ms=deadline_ms), pieces)
 
@@ -719,7 +720,7 @@ class HostedPartition:
         Raises:
             BrokerError: The log cannot be read, or the decision cannot be written.
         """
-        expiry, now_ms = self._expiry, self._context.env.clock.now_ms()
+        expiry, now_ms = self._expiry, self._clock.now_ms()
         async with self._expiring:
             if now_ms < expiry.due_ms:
                 return expiry.expires_ms

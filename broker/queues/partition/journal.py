@@ -4,7 +4,7 @@ Shell without tasks. Decisions of one tick become one batch; their waiters are c
 committed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, final
 
@@ -337,24 +337,33 @@ class Journal:
     def _append(self, frames: list[bytes], now_ms: int) -> None:
         partition = self.partition
         try:
-            start = 0
-            while start < len(frames):
-                end, size = start + 1, len(frames[start])
-                while end < len(frames) and size + len(frames[end]) <= _BATCH_BYTES_MAX:
-                    size += len(frames[end])
-                    end += 1
-                self._append_batch(frames[start:end], now_ms)
-                start = end
+            for batch in _batches_of(frames):
+                self._append_batch(batch, now_ms)
         except BrokerError as error:
             partition.note_status(str(error))
             raise partition.passing(error) from error
         partition.progressed()
 
     def _append_batch(self, values: list[bytes], now_ms: int) -> None:
-        leader = self.leader
+        if self.partition.leader is not self.led_as:
+            raise NotLeaderError(_NOT_LED)
         columns = Columns(len(values), values=values)
         batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
-        self.partition.log.append(
-            batch, header_of(batch), leader_epoch=leader.leader_epoch, now_ms=now_ms
-        )
+        header = header_of(batch)
+        self.partition.log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
         self._bytes_since += sum(map(len, values))
+
+
+def _batches_of(frames: list[bytes]) -> Iterable[list[bytes]]:
+    """Return frames in parts for one batch each."""
+    if len(frames) == 1:
+        return (frames,)
+    batches: list[list[bytes]] = []
+    size = _BATCH_BYTES_MAX
+    for frame in frames:
+        size += len(frame)
+        if size > _BATCH_BYTES_MAX:
+            batches.append([])
+            size = len(frame)
+        batches[-1].append(frame)
+    return batches

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from tests.broker.broker_requests import Pending, raise_if, submit
 from tests.broker.world import START_MS
 from tests.broker.world import settle as let_happen
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker
 from tidelog.coordinator.metadata.commands import CreateQueue, QueueAnswer
 from tidelog.wire.batch.batch_columns import decode_columns
@@ -92,6 +93,15 @@ def topic_of(broker: Broker, name: str = "orders") -> bytes:
     """Return the id of a topic."""
     assert broker._cluster is not None
     return broker._cluster.metadata.state.catalog.topic(name).topic_id
+
+
+def hosted_of(broker: Broker, queue: bytes) -> HostedPartition:
+    """Return the partition 0 of a loaded queue."""
+    assert broker._partitions is not None
+    journal = broker._partitions.replica(queue, 0)
+    assert journal is not None
+    (hosted,) = (each for each in journal.watchers if isinstance(each, HostedPartition))
+    return hosted
 
 
 async def _answered(pending: Pending[Reply_co]) -> tuple[Reply_co, bytes]:

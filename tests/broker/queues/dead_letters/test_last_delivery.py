@@ -18,6 +18,7 @@ from tests.broker.queues.dead_letters.dead_letter_fixture import (
 )
 from tests.broker.queues.queue_requests import (
     create_queue,
+    hosted_of,
     peek,
     receive,
     settle,
@@ -28,8 +29,6 @@ from tests.broker.queues.queue_requests import (
 )
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
-from tidelog.broker.queues.partition.hosted_partition import HostedPartition
-from tidelog.broker.server import Broker
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.messages.queues import MessageState, SettleAction
 from tidelog.wire.protocol import api
@@ -38,14 +37,6 @@ from tidelog.wire.protocol import api
 def once(mock_clock: MockClock, **settings: str) -> AbstractAsyncContextManager[DeadLetterQueue]:
     """Run a broker with a queue whose messages have one delivery."""
     return dead_letter_queue(mock_clock, max_receive_count="1", **settings)
-
-
-def hosted_of(broker: Broker, queue: bytes) -> HostedPartition:
-    assert broker._partitions is not None
-    journal = broker._partitions.replica(queue, 0)
-    assert journal is not None
-    (hosted,) = (each for each in journal.watchers if isinstance(each, HostedPartition))
-    return hosted
 
 
 @pytest.mark.statement("b51", "b57", "b94")

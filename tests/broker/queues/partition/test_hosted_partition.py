@@ -6,6 +6,7 @@ from trio.testing import MockClock
 from tests.broker.broker_requests import batch_of, delete_records, produce, submit
 from tests.broker.queues.queue_requests import (
     create_queue,
+    hosted_of,
     receive,
     received,
     settle,
@@ -85,6 +86,23 @@ async def test_messages_with_deleted_records_are_removed(mock_clock: MockClock) 
 
 
 @pytest.mark.statement("b13")
+async def test_a_move_below_the_start_of_the_log_removes_messages_again(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        for value in (b"a", b"b", b"c"):
+            await produce(client, topic_of(broker), batch_of(value))
+        await settle(client, queue, await receive(client, queue))
+        await delete_records(client, topic_of(broker), 1)
+        assert await receive(client, queue) == []
+
+        hosted_of(broker, queue).seek(0)
+
+        assert await states(client, queue) == (2, 0, 0, 0)
+
+
 async def test_expired_messages_are_not_delivered(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
