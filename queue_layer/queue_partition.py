@@ -115,8 +115,9 @@ class QueuePartition:
     # -- receiving and settling -----------------------------------------------------------------
 
     def plan(self, command: ReceiveCommand, *, now_ms: int) -> ReceivePlan:
-        """Return an offer of messages; iterate over it, take enough messages, then `receive`."""
-        now_ms = self.state.advance(now_ms)
+        """Return an offer of messages; take enough of its `offers`, then `receive`."""
+        if now_ms != self.state.runs.time_ms:
+            now_ms = self.state.advance(now_ms)
         return ReceivePlan(self.state, self.config, command, now_ms=now_ms)
 
     def may_deliver(self, command: ReceiveCommand, *, now_ms: int) -> bool:
@@ -140,7 +141,8 @@ class QueuePartition:
                 may be cut. For a plan that repeats an attempt, all of them.
             now_ms: The time.
         """
-        now_ms = self.state.advance(now_ms)
+        if now_ms != self.state.runs.time_ms:
+            now_ms = self.state.advance(now_ms)
         entries, lease = receive.decide(
             self.state, self.config, plan, taken=list(taken), now_ms=now_ms
         )
@@ -164,7 +166,8 @@ class QueuePartition:
         Several settlements of one request are decided one after the other, each applied before the
         next one.
         """
-        now_ms = self.state.advance(now_ms)
+        if now_ms != self.state.runs.time_ms:
+            now_ms = self.state.advance(now_ms)
         try:
             receipt = self._receipts.check(settlement.receipt)
             entries, refused = settle.decide(

@@ -292,7 +292,9 @@ class PendingReceive:
 
     def _settle(self) -> None:
         """Stop waiting for messages, and wait for the commit of the leases."""
-        self._stop_waiting()
+        self._is_waiting = False
+        if self._is_parked:
+            self._stop_waiting()
         if not self._results:
             if self._hosted:
                 self._server.counts.of(self._hosted[0].name).empty_receives += 1
@@ -341,17 +343,16 @@ class PendingReceive:
                 usage.delivered(name, messages=messages, byte_count=received.batch_bytes)
 
     def _stop_waiting(self) -> None:
-        self._is_waiting = False
-        if self._is_parked:
-            for hosted in self._hosted:
-                hosted.waiters.pop(self, None)
-                hosted.immediate_waiters.pop(self, None)
-            self._purgatory.done(self)
+        for hosted in self._hosted:
+            hosted.waiters.pop(self, None)
+            hosted.immediate_waiters.pop(self, None)
+        self._purgatory.done(self)
 
     def _end(self) -> None:
         self.is_done = True
-        self._stop_waiting()
+        self._is_waiting = False
         if self._is_parked:
+            self._stop_waiting()
             self._response.context.delayed.pop(self, None)
 
 

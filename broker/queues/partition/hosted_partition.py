@@ -611,8 +611,7 @@ class HostedPartition:
         counts.delivered(received.runs)
         source.traffic.sent(size)
         # Clients count from the broker's time, which may be behind that of the queue.
-        lead_ms = now_ms - self._clock.now_ms()
-        deadline_ms = received.deadline_ms - max(0, lead_ms)
+        deadline_ms = received.deadline_ms - max(0, now_ms - self._clock.now_ms())
         return Delivery(replace(received, batch_bytes=size, deadline_ms=deadline_ms), pieces)
 
     @property
