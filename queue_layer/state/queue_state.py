@@ -363,7 +363,10 @@ class QueueState:
         assert fields is None or len(fields) == end - first
         self.unreceived.on_records(end)
         self.order.on_records(first, end, fields)
-        self._tell_past(first, min(end, self.cursor))
+        if first < self.cursor:
+            self._tell_past(first, min(end, self.cursor))
+        if fields is None and not deliver_at_ms:
+            return
         unreceived_from = max(first, self.cursor)
         for chunks_first, chunks_end in chunks_in(first, end, fields):
             self._skip_chunks(max(chunks_first, unreceived_from), chunks_end)

@@ -59,6 +59,10 @@ class BatchCache:
         if len(self._batches) > 2 * _COUNT_MAX:
             del self._batches[:-_COUNT_MAX]
 
+    def last(self, partition: Partition) -> Batch | None:
+        """Return the last known batch, `None` without one."""
+        return self._batches[-1] if self._batches and self._is_valid(partition) else None
+
     def find(self, partition: Partition, first: int, end: int, *, max_bytes: int) -> list[Batch]:
         """Return the known batches from the one that holds `first` on.
 

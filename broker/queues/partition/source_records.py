@@ -57,6 +57,8 @@ _STEPS_AT_ONCE: Final = 16
 """Number of steps before other tasks run."""
 _BATCHES_AT_ONCE: Final = 800
 """Number of batches in these steps before other tasks run."""
+_BEHIND_MAX: Final = 16
+"""Number of batches that are read one by one, before more are searched in the log."""
 _RECORDS_AT_ONCE: Final = 500
 """Records that are passed to a queue before other tasks run, if their payload is decoded."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
@@ -241,7 +243,7 @@ class SourceRecords:
         self.damage = None
         while True:
             partition = self.partition()
-            log, high_watermark = partition.log, partition.high_watermark
+            high_watermark = partition.high_watermark
             first = core.state.records_from
             if first >= high_watermark or (not needs_all and is_enough()):
                 return
@@ -251,17 +253,13 @@ class SourceRecords:
                 yield None
                 continue
             try:
-                part = log.read(first, max_bytes=_STEP_BYTES, high_watermark=high_watermark)
-                assert part is not None, "the log has a batch below the high watermark"
-                was_trusted = part.is_trusted
-                if self._reader.is_cold(part):
-                    part = yield from _loaded(part)
-                # Bytes that this process did not write are checked in each read.
-                walked = self._walk(partition, part, is_to_know=was_trusted)
+                file, walked = self._behind_known(partition, first)
+                if file is None:
+                    file, walked = yield from self._read_on(partition, first)
                 batch_count += len(walked)
                 if core.state.records_from == first:
                     yield from self._feed_batches(
-                        core, partition, part.file, walked=walked, decodes_all=decodes_all
+                        core, partition, file, walked=walked, decodes_all=decodes_all
                     )
             except CorruptRecordError as error:
                 end = error.detail("next_offset")
@@ -276,17 +274,61 @@ class SourceRecords:
             except OSError as error:
                 raise partition.reading_failed(error) from error
 
-    def _walk(self, partition: Partition, part: LogSlice, *, is_to_know: bool) -> list[_Walked]:
+    def _behind_known(self, partition: Partition, first: int) -> tuple[File | None, list[_Walked]]:
+        """Return batches from an offset on that were appended right behind the last known one.
+
+        This process has written them, as the leader of the known one. Without any, no file. So a
+        message that is received soon after its send needs no search in the log.
+        """
+        walked: list[_Walked] = []
+        last = self._batch_cache.last(partition)
+        if last is None or last.next_offset != first:
+            return None, walked
+        file, position = last.file, last.position + last.size
+        if self._reader.is_cold_file(file, position, HEADER_SIZE):
+            return None, walked
+        high_watermark = partition.high_watermark
+        while first < high_watermark and len(walked) < _BEHIND_MAX:
+            header = parse_header(file.read_at(position, HEADER_SIZE))
+            if header is None or header.base_offset != first:
+                break  # The next segment has it.
+            end = first + header.last_offset_delta + 1
+            if end > high_watermark:
+                break
+            walked.append((position, header, end))
+            position, first = position + HEADER_SIZE + header.payload_length, end
+        self._know(partition, file, walked)
+        return file if walked else None, walked
+
+    def _read_on(self, partition: Partition, first: int) -> Reading[tuple[File, list[_Walked]]]:
+        """Find batches from the one with an offset on in the log.
+
+        Raises:
+            CorruptRecordError: The first one is damaged.
+            LogOfflineError: The disk failed.
+        """
+        part = partition.log.read(
+            first, max_bytes=_STEP_BYTES, high_watermark=partition.high_watermark
+        )
+        assert part is not None, "the log has a batch below the high watermark"
+        was_trusted = part.is_trusted
+        if self._reader.is_cold(part):
+            part = yield from _loaded(part)
         walked = list(_walk(part))
-        if is_to_know:
-            high_watermark = partition.high_watermark
-            known: list[Batch] = []
-            for position, header, end in walked:
-                if end <= high_watermark:
-                    size = HEADER_SIZE + header.payload_length
-                    known.append(Batch(header.base_offset, end, part.file, position, size))
+        if was_trusted:  # Bytes that this process did not write are checked in each read.
+            self._know(partition, part.file, walked)
+        return part.file, walked
+
+    def _know(self, partition: Partition, file: File, walked: list[_Walked]) -> None:
+        """Keep the places of committed batches: most are received soon after."""
+        high_watermark = partition.high_watermark
+        known: list[Batch] = []
+        for position, header, end in walked:
+            if end <= high_watermark:
+                size = HEADER_SIZE + header.payload_length
+                known.append(Batch(header.base_offset, end, file, position, size))
+        if known:
             self._batch_cache.add(partition, known)
-        return walked
 
     def _feed_batches(
         self,
