@@ -17,6 +17,7 @@ from tidelog.wire.config.quota_rates import NO_THROTTLE, QuotaRate, Throttle
 from tidelog.wire.config.quotas import (
     CONNECTIONS,
 )
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import BrokerError, ThrottledError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
@@ -39,11 +40,12 @@ a member of a group keeps its place, and a consumer its leases, while records ar
 class ConnectionMeter:
     """Charges the requests of one connection."""
 
-    __slots__ = ("_principal", "_quotas", "account", "is_refused", "waits_for")
+    __slots__ = ("_now_s", "_principal", "_quotas", "account", "is_refused", "waits_for")
 
     def __init__(self, quotas: BrokerQuotas) -> None:
         """Charge accounts of `quotas`."""
         self._quotas = quotas
+        self._now_s = loop_clock()
         self._principal: Principal | None = None
         self.account: Account | None = None
         """The account of the principal; `None` before the first request that counts."""
@@ -68,7 +70,7 @@ class ConnectionMeter:
         if account is None or not account.has_quotas:
             return NO_THROTTLE
         rates = _RATES_OF.get(key, _ALWAYS)
-        throttle = account.throttle(rates, now_ms=int(trio.current_time() * 1000))
+        throttle = account.throttle(rates, now_ms=int(self._now_s() * 1000))
         if throttle.ms:
             self.waits_for = rates
             return self._error(throttle) if account.is_refusing else throttle
@@ -85,15 +87,15 @@ class ConnectionMeter:
     def worked(self, began_at: float) -> None:
         """Charge the time since a time of trio's clock."""
         if self.account is not None:
-            self.account.charge(QuotaRate.BUSY_MS, (trio.current_time() - began_at) * 1000)
+            self.account.charge(QuotaRate.BUSY_MS, (self._now_s() - began_at) * 1000)
 
     def measured(self, steps: Steps) -> Steps:
         """Charge the time of each step of a long request."""
-        began_at = trio.current_time()
+        began_at = self._now_s()
         for _ in steps:
             self.worked(began_at)
             yield
-            began_at = trio.current_time()
+            began_at = self._now_s()
         self.worked(began_at)
 
     def followed(self, work: Awaitable[object]) -> Awaitable[object]:
