@@ -14,6 +14,7 @@ import trio
 
 from tidelog.broker.maintenance.idle_checkpoints import IdleCheckpoints
 from tidelog.broker.metrics.catalog import SYNC_DURATION
+from tidelog.broker.partitions.gathering import Gathering
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
@@ -70,6 +71,8 @@ class GroupCommit:
         """Start a flush; if one runs, another follows it."""
         self._wanted.add(partition)
         partition.is_flush_wanted = True
+        if partition.gathering is not None:
+            partition.gathering.requested += 1
         if not (partition.is_flushing or partition.is_held):
             partition.is_flushing = True
             self._running_count += 1
@@ -185,9 +188,7 @@ class GroupCommit:
             while log.is_checkpoint_due and partition.is_checkpointing:
                 await self._wait_ended()  # One checkpoint at a time, the older one first.
             if self.is_alone:
-                # Records that arrive in this turn of the loop join the flush; none can during the
-                # sync.
-                await trio.lowlevel.checkpoint()
+                await self._gather(partition)
             flush = log.begin_flush(may_defer_checkpoint=True)
             if flush is None:
                 return
@@ -217,6 +218,19 @@ class GroupCommit:
             del self._under_way[partition]
         partition.flushes_ended += 1
         self._tell_ended()
+
+    @staticmethod
+    async def _gather(partition: Partition) -> None:
+        """Let records that arrive in this turn of the loop join the flush, if some usually do.
+
+        None can during the sync.
+        """
+        gathering = partition.gathering
+        if gathering is None:
+            gathering = partition.gathering = Gathering()
+        if gathering.is_due():
+            await trio.lowlevel.checkpoint()
+        gathering.begins()
 
     def _is_brief(self, flush: FlushJob) -> bool:
         """Return whether a flush may block the loop, as it takes no longer than waking a thread.
