@@ -167,11 +167,16 @@ async def _delete_queue(client: tidelog.Client, order: Order, gate: Gate) -> Non
 
 async def _send(client: tidelog.Client, order: Order, gate: Gate) -> None:
     queue = client.queue(order.name)
+    values = iter(make_values(order))
     pieces = iter(_pieces(make_values(order), order.batch))
 
     async def send() -> None:
-        for piece in pieces:
-            await queue.send_batch(piece)
+        if order.batch == 1:
+            for value in values:
+                await queue.send(value)
+        else:
+            for piece in pieces:
+                await queue.send_batch(piece)
 
     gate.open()
     await _at_once(send, order.workers)
@@ -211,7 +216,10 @@ async def _work_by_calls(queue: tidelog.Queue, order: Order, gate: Gate) -> None
             messages = await queue.receive(order.batch, wait=_WAIT_S)
             for message in messages:
                 gate.saw(message.value or b"")
-            await queue.delete_batch(messages)
+            if len(messages) == 1:
+                await messages[0].delete()
+            else:
+                await queue.delete_batch(messages)
             left -= len(messages)
         is_done.set()
 
