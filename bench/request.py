@@ -32,6 +32,7 @@ _SUMS: Final = {
     "message by queue.work, of a backlog": ("send", "work"),
 }
 """Whole messages, as sums of kinds."""
+_WARM_UP: Final = 10
 _GOAL: Final = 2.5
 _CALLS_MAX: Final = 400
 """Goal of a whole message, in Python calls of the broker and of the client."""
@@ -84,6 +85,8 @@ async def _calls(
     broker: ServerProcess, client: tidelog.Client, kind: str, *, count: int
 ) -> tuple[Sample, _Bytes]:
     """Return the costs of calls of a kind, and the mean sizes of their frames."""
+    async with KINDS[kind](client, _WARM_UP) as run:
+        await run()  # Connects.
     async with KINDS[kind](client, count) as run:
         before, server, own = _bytes_of(client), broker.cpu_seconds, process_time()
         times = await run()
@@ -118,16 +121,18 @@ async def _rounds(broker: ServerProcess, bare: ServerProcess, settings: Settings
     """Measure all kinds in turn, again and again; the first time warms up."""
     host, port = broker.address
     rounds: list[_Round] = []
-    async with tidelog.connect(f"{host}:{port}") as client:
+    address = f"{host}:{port}"
+    async with tidelog.connect(address) as client:
         await create_all(client, "replicated")
-        for _ in range(settings.choose(9, 2) + 1):
-            found: _Round = {}
-            for kind in KINDS:
-                count = settings.choose(500, 100) // _FEWER.get(kind, 1)
+    for _ in range(settings.choose(9, 2) + 1):
+        found: _Round = {}
+        for kind in KINDS:
+            count = settings.choose(500, 100) // _FEWER.get(kind, 1)
+            async with tidelog.connect(address) as client:
                 sample, sizes = await _calls(broker, client, kind, count=count)
-                echo = await _echoes(bare, sizes, count) if kind in _ECHOED else None
-                found[kind] = sample, echo
-            rounds.append(found)
+            echo = await _echoes(bare, sizes, count) if kind in _ECHOED else None
+            found[kind] = sample, echo
+        rounds.append(found)
     return rounds[1:]
 
 
