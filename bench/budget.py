@@ -32,16 +32,16 @@ class Cost:
 
 
 BUDGET: Final = {
-    "send": Cost(broker=120, client=153, turns=1.15),
-    "receive": Cost(broker=254, client=138, turns=1.1),
-    "delete": Cost(broker=209, client=106, turns=1.2),
-    "work": Cost(broker=65.9, client=124, turns=0.65),
-    "flow": Cost(broker=571, client=516, turns=4.7),
-    "produce": Cost(broker=111, client=136, turns=1.1),
-    "fetch": Cost(broker=123, client=347, turns=3.05),
-    "tail": Cost(broker=232, client=381, turns=3.3),
-    "commit": Cost(broker=600, client=395, turns=5.25),
-    "staged": Cost(broker=1096, client=971, turns=9.5),
+    "send": Cost(broker=116, client=152, turns=1.15),
+    "receive": Cost(broker=255, client=137, turns=1.1),
+    "delete": Cost(broker=203, client=105, turns=1.2),
+    "work": Cost(broker=62.9, client=124, turns=0.55),
+    "flow": Cost(broker=528, client=454, turns=3.7),
+    "produce": Cost(broker=111, client=135, turns=1.1),
+    "fetch": Cost(broker=122, client=352, turns=3.15),
+    "tail": Cost(broker=235, client=376, turns=3.3),
+    "commit": Cost(broker=602, client=392, turns=5.3),
+    "staged": Cost(broker=1096, client=909, turns=7.35),
 }
 """The budget of each kind of request, on Python `COUNTED_ON`."""
 COUNTED_ON: Final = (3, 11)
