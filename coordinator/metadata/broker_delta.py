@@ -77,7 +77,8 @@ class BrokerDelta:
         before: dict[Key, PartitionRegistration | None] = {}
         for record in records:
             for key in _touched(state, record):
-                before.setdefault(key, state.partition(*key))
+                if key not in before:
+                    before[key] = state.partition(*key)
             if isinstance(record, TopicCreated):
                 delta.reshaped_topics[record.topic_id] = record.name
             elif isinstance(record, TopicGrown | TopicDeleted):
@@ -135,9 +136,9 @@ class BrokerDelta:
     ) -> None:
         for key, was in before.items():
             now = state.partition(*key)
-            had_replica = was is not None and node_id in was.replicas
             if now == was:
                 continue
+            had_replica = was is not None and node_id in was.replicas
             if now is None:
                 if had_replica and state.catalog.was_deleted(key[0]):
                     self.delete[key] = None

@@ -68,25 +68,27 @@ class ReplicaIndex:
         after: PartitionRegistration,
     ) -> None:
         """Count a changed partition; `NO_PARTITION` stands for one that does not exist."""
-        if before.replicas != after.replicas:
+        replicas, leader, key = after.replicas, after.leader, (topic_id, number)
+        has_moved = before.replicas != replicas
+        if has_moved:
             self._move_replicas(topic_id, before, after)
-        if before.leader != after.leader:
+        if before.leader != leader:
             if before.leader is not None:
                 self._loads[before.leader].leader_count -= 1
-            if after.leader is not None:
-                self._loads[after.leader].leader_count += 1
-        if before.replicas != after.replicas:
+            if leader is not None:
+                self._loads[leader].leader_count += 1
+        if has_moved:
             for node_id in before.replicas:
                 if self._loads[node_id] == _NO_LOAD:
                     del self._loads[node_id]
-        if after.replicas and after.leader != after.replicas[0]:
-            self._not_preferred[topic_id, number] = None
+        if replicas and leader != replicas[0]:
+            self._not_preferred[key] = None
         else:
-            self._not_preferred.pop((topic_id, number), None)
-        if after.replicas and after.leader is None:
-            self._leaderless[topic_id, number] = None
+            self._not_preferred.pop(key, None)
+        if replicas and leader is None:
+            self._leaderless[key] = None
         else:
-            self._leaderless.pop((topic_id, number), None)
+            self._leaderless.pop(key, None)
 
     def _move_replicas(
         self, topic_id: bytes, before: PartitionRegistration, after: PartitionRegistration

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tidelog.broker.partitions.idle_replicas import IDLE_LOGS_NAME
 from tidelog.cli import main
 from tidelog.client.client import connect
 from tidelog.embedded import open_broker
@@ -102,6 +103,7 @@ def test_a_signal_while_it_starts_ends_it_like_a_crash(
     tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trio.run(make_many_partitions, tmp_path)
+    (tmp_path / IDLE_LOGS_NAME).unlink()  # Otherwise the start leaves the logs closed.
     on_log("opening_logs", end_once())
 
     status = main.run([*SERVE, str(tmp_path)])
