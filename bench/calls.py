@@ -141,8 +141,17 @@ class _Session:
             return Measured(Counts(count, self._broker.stop()), Counts(count, calls))
 
 
-def count_calls(names: Sequence[str], durability: str, directory: Path) -> dict[str, Measured]:
-    """Count the calls of kinds of requests; the broker has its data in an empty directory."""
+def count_calls(
+    names: Sequence[str], directory: Path, *, durability: str = "replicated", partitions: int = 1
+) -> dict[str, Measured]:
+    """Count the calls of kinds of requests.
+
+    Args:
+        names: Names of the kinds.
+        directory: An empty directory, for the broker.
+        durability: Durability of the topics.
+        partitions: Number of partitions of the queue.
+    """
     fifo = directory / "calls"
     os.mkfifo(fifo)
     arguments = ["--data-dir", str(directory / "data"), "--log-format", "json"]
@@ -151,7 +160,7 @@ def count_calls(names: Sequence[str], durability: str, directory: Path) -> dict[
 
     async def main(broker: CountedBroker, address: str) -> dict[str, Measured]:
         async with tidelog.connect(address) as client:
-            await create_all(client, durability)
+            await create_all(client, durability, partitions=partitions)
         found: dict[str, Measured] = {}
         for name in names:
             # Requests of another kind may still wait at the broker on its connection.
@@ -219,6 +228,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=60, help="functions to list (default: 60)")
     parser.add_argument("--write-budget", action="store_true", help="make these the budget")
     parser.add_argument("--durability", default="replicated", help="or fsync; default: replicated")
+    parser.add_argument("--partitions", type=int, default=1, help="of the queue; default: 1")
     parsed = parser.parse_args(arguments)
     if unknown := set(parsed.names) - set(KINDS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
@@ -230,7 +240,9 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     names = [parsed.show] if parsed.show else parsed.names or list(KINDS)
     with tempfile.TemporaryDirectory(prefix="calls-") as directory:
-        found = count_calls(names, parsed.durability, Path(directory))
+        found = count_calls(
+            names, Path(directory), durability=parsed.durability, partitions=parsed.partitions
+        )
     _print_table(found)
     if parsed.show:
         for side in ("broker", "client"):

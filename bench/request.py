@@ -1,10 +1,12 @@
 """Benchmark of one request: CPU of broker and client for each, beside a bare trio echo.
 
 One client makes one call at a time. The echo exchanges frames of the same sizes between two
-programs with nothing but trio, directly after the calls that it is compared with.
+programs with nothing but trio, directly after the calls that it is compared with. What an idle
+broker uses is measured in each round, and left out: a busy machine makes the calls slower, and the
+broker would do more of it for each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +34,7 @@ _SUMS: Final = {
     "message by queue.work, of a backlog": ("send", "work"),
 }
 """Whole messages, as sums of kinds."""
+_IDLE_S: Final = 1.0
 _WARM_UP: Final = 10
 _GOAL: Final = 2.5
 _CALLS_MAX: Final = 400
@@ -72,8 +75,29 @@ class _Bytes:
     received: int
 
 
-_Round = dict[str, tuple[Sample, Sample | None]]
-"""By kind: the costs of a call, and those of its echo."""
+@dataclass(frozen=True, slots=True)
+class _Broker:
+    """Broker with the share of a core that it uses when idle."""
+
+    process: ServerProcess
+    idle: float
+
+    @classmethod
+    async def measured(cls, process: ServerProcess) -> Self:
+        """Measure the idle broker."""
+        before = process.cpu_seconds
+        await trio.sleep(_IDLE_S)
+        return cls(process, (process.cpu_seconds - before) / _IDLE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Measurements of all kinds, in turn."""
+
+    idle: float
+    """Share of a core that the idle broker uses."""
+    calls: Mapping[str, Sample]
+    echoes: Mapping[str, Sample]
 
 
 def _bytes_of(client: tidelog.Client) -> _Bytes:
@@ -82,15 +106,16 @@ def _bytes_of(client: tidelog.Client) -> _Bytes:
 
 
 async def _calls(
-    broker: ServerProcess, client: tidelog.Client, kind: str, *, count: int
+    broker: _Broker, client: tidelog.Client, kind: str, *, count: int
 ) -> tuple[Sample, _Bytes]:
     """Return the costs of calls of a kind, and the mean sizes of their frames."""
     async with KINDS[kind](client, _WARM_UP) as run:
         await run()  # Connects.
     async with KINDS[kind](client, count) as run:
-        before, server, own = _bytes_of(client), broker.cpu_seconds, process_time()
+        before, server, own = _bytes_of(client), broker.process.cpu_seconds, process_time()
         times = await run()
-        own, server = process_time() - own, broker.cpu_seconds - server
+        own, server = process_time() - own, broker.process.cpu_seconds - server
+        server -= broker.idle * (times[-1] - times[0])
         after = _bytes_of(client)
     sizes = _Bytes(
         round((after.sent - before.sent) / count), round((after.received - before.received) / count)
@@ -123,26 +148,24 @@ async def _rounds(broker: ServerProcess, bare: ServerProcess, settings: Settings
     rounds: list[_Round] = []
     address = f"{host}:{port}"
     async with tidelog.connect(address) as client:
-        await create_all(client, "replicated")
+        await create_all(client)
     for _ in range(settings.choose(9, 2) + 1):
-        found: _Round = {}
+        idling = await _Broker.measured(broker)
+        calls: dict[str, Sample] = {}
+        echoes: dict[str, Sample] = {}
         for kind in KINDS:
             count = settings.choose(500, 100) // _FEWER.get(kind, 1)
             async with tidelog.connect(address) as client:
-                sample, sizes = await _calls(broker, client, kind, count=count)
-            echo = await _echoes(bare, sizes, count) if kind in _ECHOED else None
-            found[kind] = sample, echo
-        rounds.append(found)
+                calls[kind], sizes = await _calls(idling, client, kind, count=count)
+            if kind in _ECHOED:
+                echoes[kind] = await _echoes(bare, sizes, count)
+        rounds.append(_Round(idling.idle, calls, echoes))
     return rounds[1:]
 
 
-def _sum(rounds: Sequence[_Round], kinds: Sequence[str], side: str) -> list[float]:
+def _sums(samples: Iterable[Mapping[str, Sample]], kinds: Sequence[str], side: str) -> list[float]:
     """Return the sum of a figure of kinds, of each round."""
-    return [sum(getattr(found[kind][0], side) for kind in kinds) for found in rounds]
-
-
-def _echo_sum(rounds: Sequence[_Round], kinds: Sequence[str], side: str) -> list[float]:
-    return [sum(getattr(found[kind][1], side) for kind in kinds) for found in rounds]
+    return [sum(getattr(found[kind], side) for kind in kinds) for found in samples]
 
 
 def _rows(
@@ -150,13 +173,14 @@ def _rows(
 ) -> list[Row]:
     """Return the rows of a kind, or of a sum of kinds, beside a sum of echoes."""
     rows: list[Row] = []
+    all_calls = [found.calls for found in rounds]
     has_goal = name in _SUMS
     for side, title in (("server", "broker"), ("client", "client")):
-        own = _sum(rounds, kinds, side)
+        own = _sums(all_calls, kinds, side)
         rows.append(Row(f"request: {name}: CPU of the {title} in us", Spread.of(own).text(",.0f")))
         if not echoes:
             continue
-        bare = _echo_sum(rounds, echoes, side)
+        bare = _sums((found.echoes for found in rounds), echoes, side)
         ratio = Spread.of(mine / theirs for mine, theirs in zip(own, bare, strict=True))
         what = f"{len(echoes)} echoes" if len(echoes) > 1 else "an echo"
         rows.append(
@@ -169,17 +193,17 @@ def _rows(
             )
         )
     if has_goal:
-        rate = Spread.of(1e6 / time for time in _sum(rounds, kinds, "time"))
+        rate = Spread.of(1e6 / time for time in _sums(all_calls, kinds, "time"))
         rows.append(Row(f"request: {name}: messages a second", rate.text(",.0f")))
     if len(kinds) == 1:
-        middle = Spread.of(_sum(rounds, kinds, "p50"))
+        middle = Spread.of(_sums(all_calls, kinds, "p50"))
         rows.append(Row(f"request: {name}: p50 in us", middle.text(",.0f")))
     return rows
 
 
 def _rows_of_calls(directory: Path) -> list[Row]:
     """Return the rows of Python calls of whole messages."""
-    found = count_calls([*MESSAGE, "flow"], "replicated", directory)
+    found = count_calls([*MESSAGE, "flow"], directory)
     rows: list[Row] = []
     for name, kinds in (("message", MESSAGE), ("message by queue.work", ("flow",))):
         costs = [found[kind].cost for kind in kinds]
@@ -204,6 +228,8 @@ def run(settings: Settings) -> list[Row]:
         rounds = trio.run(_rounds, broker, bare, settings)
     (settings.directory / "calls").mkdir()
     rows = _rows_of_calls(settings.directory / "calls")
+    idle = Spread.of(found.idle * 100 for found in rounds)
+    rows.append(Row("request: CPU of an idle broker, left out, in % of a core", idle.text(".2f")))
     for name, kinds in _SUMS.items():
         rows += _rows(rounds, name, kinds, echoes=MESSAGE)
     for kind in KINDS:

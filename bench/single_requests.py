@@ -34,9 +34,12 @@ Kind = Callable[[tidelog.Client, int], AbstractAsyncContextManager[Run]]
 """Prepares a number of calls; it cleans up at the end of the block."""
 
 
-async def create_all(client: tidelog.Client, durability: str) -> None:
-    """Create the queue and the topics, of one partition each."""
-    await client.admin.create_queue(_QUEUE, partitions=1, topic_config={"durability": durability})
+async def create_all(
+    client: tidelog.Client, durability: str = "replicated", *, partitions: int = 1
+) -> None:
+    """Create a queue with some partitions, and topics with one."""
+    config = {"durability": durability}
+    await client.admin.create_queue(_QUEUE, partitions=partitions, topic_config=config)
     for name in (_TOPIC, _OUTPUT):
         await client.admin.create_topic(name, partitions=1, durability=durability)
 
