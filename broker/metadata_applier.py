@@ -5,13 +5,14 @@ the call that announces it, so that no append happens under an ended leadership.
 in the task, one partition after the other, by the metadata of that moment.
 """
 
+from itertools import islice
 from typing import final
 
 import trio
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.replica_manager import CREATED_AT_ONCE, ReplicaManager
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
@@ -30,9 +31,6 @@ from tidelog.wire.errors import (
 )
 
 _OPENED_REPORTED = 100
-_OPENED_AT_ONCE = 16
-"""Number of a topic's logs created together: file systems sync many new names at the cost of
-one."""
 
 
 @final
@@ -64,6 +62,8 @@ class MetadataApplier:
         self._roles = roles
         self._due: dict[bytes, dict[int, None]] = {}
         """Partitions to open, by topic."""
+        self._begun: set[bytes] = set()
+        """Topics in `_due` of which a partition was opened."""
         self._deleted: dict[bytes, str] = {}
         """Names of deleted topics whose files are to be removed, by topic id."""
         self._closed: dict[bytes, list[Partition]] = {}
@@ -120,7 +120,7 @@ class MetadataApplier:
                     key = next(iter(self._left))
                     await self._remove_replica(key, self._left.pop(key))
                 else:
-                    await self._open_due(next(iter(self._due)))
+                    await self._open_due()
                 settled, self._has_settled = self._has_settled, trio.Event()
                 settled.set()
             self._has_work = trio.Event()
@@ -128,6 +128,8 @@ class MetadataApplier:
 
     async def settle(self, topic_id: bytes) -> None:
         """Wait until this broker's replicas of a topic match the metadata.
+
+        Blank replicas stay so.
 
         Raises:
             DiskFullError: The disk is full; the replicas are opened as soon as there is room.
@@ -138,6 +140,12 @@ class MetadataApplier:
         for key, error in self._failures.items():
             if key[0] == topic_id:
                 raise error
+
+    async def open_all(self, topic_id: bytes) -> None:
+        """Have the blank replicas of a topic created, and settle; errors as in `settle`."""
+        for number in range(len(self._metadata.state.partitions(topic_id))):
+            self._partitions.create_soon(topic_id, number)
+        await self.settle(topic_id)
 
     def has_failed(self, topic_id: bytes) -> bool:
         """Return whether a replica of a topic could not be opened."""
@@ -151,8 +159,10 @@ class MetadataApplier:
 
     def _follow(self, delta: BrokerDelta) -> None:
         self._tell_of_leaders(delta)
+        are_many = len(delta.lead) > CREATED_AT_ONCE or self._env.buggify("blank replicas")
+        new = delta.lead if are_many else ()
         for key in (*delta.lead, *delta.lead_on, *delta.follow):
-            if self._stays_idle(key):
+            if self._stays_idle(key) or (key in new and self._stays_blank(key)):
                 continue  # It takes its role when it is opened.
             partition = self._partitions.replica(*key)
             if partition is None:
@@ -162,6 +172,7 @@ class MetadataApplier:
         for key in (*delta.remove, *delta.delete):
             self._due.get(key[0], {}).pop(key[1], None)
             self._failures.pop(key, None)
+            self._partitions.forget_closed(key)
         for key in delta.remove:
             self._leave(key)
         for topic_id, name in delta.reshaped_topics.items():
@@ -190,6 +201,10 @@ class MetadataApplier:
         topic = self._metadata.state.catalog.topic_by_id(key[0])
         return topic is not None and self._partitions.may_be_idle(topic, key[1])
 
+    def _stays_blank(self, key: Key) -> bool:
+        is_due = key[1] in self._due.get(key[0], ())
+        return not is_due and self._partitions.leave_blank(self._topic(key[0]), key[1])
+
     def _is_due(self, key: Key) -> None:
         self._due.setdefault(key[0], {})[key[1]] = None
         self._has_work.set()
@@ -210,7 +225,6 @@ class MetadataApplier:
             if partition.topic_id == topic_id:
                 self._end(partition.key, UnknownTopicIdError(f"topic {name!r} was deleted"))
                 self._closed.setdefault(topic_id, []).append(partition)
-        self._partitions.forget_closed(topic_id)
         self._deleted[topic_id] = name
         self._has_work.set()
 
@@ -225,23 +239,41 @@ class MetadataApplier:
         self._roles.leave(key)
         return self._partitions.close(key, error)
 
-    async def _open_due(self, topic_id: bytes) -> None:
-        """Open the due replicas of a topic; topics that are to be removed come first."""
-        due = self._due[topic_id]
-        at_once = 1
-        while due and not self._deleted and not self._left:
-            async with trio.open_nursery() as nursery:
-                for number in list(due)[:at_once]:
-                    nursery.start_soon(self._open_one, topic_id, number)
-            # Not before: the first replica creates the directory of the topic, and makes its name
-            # durable.
-            at_once = _OPENED_AT_ONCE
-        if not due:
-            del self._due[topic_id]
+    async def _open_due(self) -> None:
+        """Open due replicas, many together."""
+        async with trio.open_nursery() as nursery:
+            for key in self._next_due():
+                nursery.start_soon(self._open_one, *key)
+
+    def _next_due(self) -> list[Key]:
+        """Return the replicas to open next, only one of each topic of which none was opened.
+
+        The first replica of a topic creates its directory, and makes the name durable.
+        """
+        found: list[Key] = []
+        done: list[bytes] = []
+        for topic_id, numbers in self._due.items():
+            room = CREATED_AT_ONCE - len(found) if topic_id in self._begun else 1
+            found += [(topic_id, number) for number in islice(numbers, room)]
+            if not numbers:
+                done.append(topic_id)  # Its replicas have left meanwhile.
+            if len(found) >= CREATED_AT_ONCE:
+                break
+        for topic_id in done:
+            self._no_more_due(topic_id)
+        return found
 
     async def _open_one(self, topic_id: bytes, number: int) -> None:
         await self._open(topic_id, number)
-        self._due[topic_id].pop(number, None)
+        self._begun.add(topic_id)
+        numbers = self._due[topic_id]
+        numbers.pop(number, None)
+        if not numbers:
+            self._no_more_due(topic_id)
+
+    def _no_more_due(self, topic_id: bytes) -> None:
+        del self._due[topic_id]
+        self._begun.discard(topic_id)
 
     async def _open(self, topic_id: bytes, number: int) -> None:
         """Open a replica if it is still assigned and not open yet: a start may have opened it."""

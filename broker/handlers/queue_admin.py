@@ -74,7 +74,7 @@ class QueueAdminHandler:
     async def create(
         self, request: CreateQueueRequest, principal: Principal = ANONYMOUS
     ) -> CreateQueueReply:
-        """Create a queue of a principal; this broker has its journal when this returns.
+        """Create a queue of a principal; this broker's logs of it are open when this returns.
 
         Raises:
             QueueExistsError: Another queue has this name.
@@ -86,12 +86,16 @@ class QueueAdminHandler:
         (result,) = (await self.create_all(CreateQueuesRequest([request]), principal)).results
         if result.error is not None:
             raise from_wire(result.error)
+        await self._applier.open_all(result.topic_id)
+        await self._applier.settle(result.queue_id)
         return CreateQueueReply(result.queue_id, result.topic_id)
 
     async def create_all(
         self, request: CreateQueuesRequest, principal: Principal = ANONYMOUS
     ) -> CreateQueuesReply:
         """Create queues of a principal, in their order; each has a result of its own.
+
+        The logs of very many queues are created when they are used.
 
         Raises:
             RequestTimedOutError: The voters have no majority; any queue may be created or not.
@@ -135,7 +139,7 @@ class QueueAdminHandler:
         )
 
     async def _decide_all(self, commands: list[CreateQueue]) -> list[QueueCreated]:
-        """Have the controller decide about queues, and wait for their journals here."""
+        """Have the controller decide about queues."""
         if len(commands) == 1 or self._level < CREATE_QUEUES_LEVEL:
             decided = [await self._decide_one(command) for command in commands]
         else:

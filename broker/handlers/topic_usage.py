@@ -77,7 +77,13 @@ class TopicUsageHandler:
     async def _measure(self, topic: Topic, found: dict[tuple[bytes, int], PartitionUsage]) -> None:
         """Add the usage of partitions that are led here."""
         for number in range(topic.partition_count):
-            partition = self._partitions.replica(topic.topic_id, number)
+            key = topic.topic_id, number
+            if self._partitions.idle.is_blank(key):
+                found[key] = PartitionUsage(
+                    number, self._cluster.node_id, 0, 0, 0, 0, None, None, None
+                )
+                continue
+            partition = self._partitions.replica(*key)
             if partition is not None and partition.leader is not None and not partition.is_held:
                 found[topic.topic_id, number] = await self._usage_of(partition)
             if number % _PARTITIONS_AT_ONCE == 0:

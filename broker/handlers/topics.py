@@ -129,7 +129,7 @@ class TopicsHandler:
             topic = self._catalog.topic(request.name)
         else:
             self._applier.retry()
-        await self._applier.settle(topic.topic_id)
+        await self._applier.open_all(topic.topic_id)
         self._env.probe("topic_created", topic=topic.name, partition_count=topic.partition_count)
         return CreateTopicReply(topic.topic_id, topic.partition_count, settings)
 
@@ -247,7 +247,7 @@ class TopicsHandler:
             return reply
         await self._decide(command)
         for grown in (topic, *self._catalog.internal_topics_of(topic.topic_id)):
-            await self._applier.settle(grown.topic_id)
+            await self._applier.open_all(grown.topic_id)
         if added:
             self._env.probe(
                 "topic_grown", topic=request.name, partition_count=request.partition_count
@@ -336,11 +336,15 @@ class TopicsHandler:
             RefusedRecords(each.node_id, each.offset, each.high_watermark)
             for each in known.refusing_replicas
         ]
-        replica = self._partitions.replica(topic.topic_id, number)
+        key = topic.topic_id, number
+        is_blank = self._partitions.idle.is_blank(key)
+        replica = None if is_blank else self._partitions.replica(*key)
         if replica is None or known.leader != self._config.node_id:
             is_ours = known.leader == self._config.node_id
-            leader_id = None if is_ours else known.leader
+            leader_id = None if is_ours and not is_blank else known.leader
             status = LogStatus.OFFLINE.value if is_ours else _UNKNOWN
+            if is_blank:
+                status = LogStatus.ONLINE.value
             reason = why_leaderless(self._cluster.metadata.state, topic, number)
             return PartitionDescription(
                 number,

@@ -40,6 +40,15 @@ class IdleReplica(IdleLog, frozen=True, array_like=True, gc=False):
     is_drained: bool = False
     """Whether it is the journal of a queue partition without messages."""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether the log was never created: it has no files, and no record was ever in it."""
+        return self.end_position == 0
+
+
+BLANK: Final = IdleReplica(0, 0, 0, 0, 0, 0, None, is_drained=True)
+"""The description of all blank replicas."""
+
 
 class IdleLogsContent(msgspec.Struct, frozen=True, array_like=True):
     """Contents of the file."""
@@ -102,6 +111,10 @@ class IdleReplicas:
             self.size_bytes -= replica.size_bytes
         return replica
 
+    def is_blank(self, key: Key) -> bool:
+        """Return whether a replica was never created."""
+        return self._replicas.get(key) is BLANK
+
     def take_due(self, now_ms: int) -> list[Key]:
         """Return closed replicas whose time has come, each once."""
         due: list[Key] = []
@@ -156,7 +169,7 @@ class IdleReplicas:
         Raises:
             OSError: The disk is full or failed; the file is as before.
         """
-        rows = [(*key, replica) for key, replica in self._replicas.items()]
+        rows = [(*key, each) for key, each in self._replicas.items() if not each.is_blank]
         for first in range(0, len(open_replicas), _AT_ONCE):
             part = open_replicas[first : first + _AT_ONCE]
             rows += await self._env.run_in_thread(partial(self._with_crcs, part))
@@ -179,6 +192,10 @@ class IdleReplicas:
             if crc is not None:
                 rows.append((*key, msgspec.structs.replace(replica, checkpoint_crc=crc)))
         return rows
+
+    def add_blank(self, key: Key) -> None:
+        """Add a replica that was never created."""
+        self._replicas[key] = BLANK
 
     def _add(self, key: Key, replica: IdleReplica) -> None:
         self._replicas[key] = replica

@@ -53,6 +53,9 @@ from tidelog.wire.errors import (
     UnknownQueueError,
 )
 
+CREATED_AT_ONCE: Final = 16
+"""Number of logs that are created together, at the cost of one for the file system. Of more, each
+is created when it is needed."""
 _READING_S: Final = 5.0
 """Time in seconds for which a client counts as a reader after a read from a follower."""
 
@@ -94,6 +97,8 @@ class ReplicaManager:
         self._open: dict[Key, Partition] = {}
         self.idle = IdleReplicas(env, directory.disk)
         """Replicas whose logs stay closed until they are needed."""
+        self._strays: set[bytes] = set()
+        """Topics with a directory that held no assigned replica: it may have files."""
         self._unopened: dict[Key, IdleReplica] = {}
         """Replicas that were closed and are being opened, or could not be."""
         self.on_open: Callable[[Partition], object] = _ignore
@@ -282,8 +287,12 @@ class ReplicaManager:
         manifest, directory = self._manifest, self._directory
         await manifest.load(is_expected=directory.keeps_manifest)
         keys = [(topic.topic_id, number) for topic, number in replicas]
+        stored = await self._env.run_in_thread(directory.stored_topics)
+        stored_ids = {topic_id for _, topic_id in stored}
+        self._strays = stored_ids - {topic.topic_id for topic, _ in replicas}
         if not manifest.is_lost:
             await self._find_idle(replicas)
+            await self._find_blank(replicas, stored_ids)
         entered = [
             (topic, number)
             for topic, number in replicas
@@ -355,6 +364,66 @@ class ReplicaManager:
             if topic.queue is not None and (topic.source_id, number) not in self.idle:
                 self.idle.take((topic.topic_id, number))
 
+    async def _find_blank(
+        self, replicas: Sequence[tuple[Topic, int]], stored_ids: set[bytes]
+    ) -> None:
+        """Find the replicas that were never created."""
+        unlisted = [
+            (topic, number)
+            for topic, number in replicas
+            if number not in self._manifest.numbers(topic.topic_id)
+        ]
+        missing = await self._env.run_in_thread(
+            lambda: [
+                (topic, number)
+                for topic, number in unlisted
+                if topic.topic_id not in stored_ids
+                or not self.disk.exists(
+                    self._directory.partition_directory(topic.name, topic.topic_id, number)
+                )
+            ]
+        )
+        if len(missing) > CREATED_AT_ONCE or self._env.buggify("blank replicas"):
+            for topic, number in sorted(missing, key=lambda each: each[0].is_internal):
+                self.leave_blank(topic, number)
+
+    def leave_blank(self, topic: Topic, number: int) -> bool:
+        """Leave a replica without files until it is needed, if none was ever created here.
+
+        A replica outside the manifest takes no role, so no acknowledgement rests on it. A journal
+        is blank only with its topic: it has no messages.
+        """
+        key = (topic.topic_id, number)
+        is_new = not (key in self._open or key in self._unopened or key in self.idle)
+        if (
+            is_new
+            and not self._manifest.is_lost
+            and not (topic.is_audit or topic.staging_of is not None)
+            and topic.topic_id not in self._strays
+            and number not in self._manifest.numbers(topic.topic_id)
+            and (topic.queue is None or self.idle.is_blank((topic.source_id, number)))
+            and self.may_be_idle(topic, number)
+        ):
+            self.idle.add_blank(key)
+            return True
+        return False
+
+    def create_soon(self, topic_id: bytes, number: int) -> None:
+        """Have a blank replica created, with all others of its topic and queues."""
+        topic = self._state().catalog.topic_by_id(topic_id)
+        source_id = topic_id if topic is None else topic.source_id
+        journals = self._state().catalog.journals_of(source_id)
+        for each in (source_id, *(journal.topic_id for journal in journals)):
+            if self.idle.is_blank((each, number)):
+                self._open_later((each, number))
+
+    def _open_later(self, key: Key) -> None:
+        """Have a closed replica opened in a thread; requests for it are refused until then."""
+        idle = self.idle.take(key)
+        assert idle is not None, "it is closed"
+        self._unopened[key] = idle
+        self.open_soon(key)
+
     def may_be_idle(self, topic: Topic, number: int) -> bool:
         """Return whether the log of a replica may stay closed, as far as the metadata tells.
 
@@ -380,17 +449,19 @@ class ReplicaManager:
         topic = None if idle is None else self._state().catalog.topic_by_id(key[0])
         if idle is None or topic is None:
             return None
+        if idle.is_blank:
+            self.create_soon(*key)
+            return None
         path = self._directory.partition_directory(topic.name, *key)
         partition, now_ms = None, self._env.clock.now_ms()
         if is_unchanged(self.disk, path, idle):
             with suppress(OSError, DataDirectoryError):  # Opened again in a thread, and reported.
                 log, report = self._open_files(topic, key[1], path, now_ms=now_ms)
                 partition = self._opened(topic, key[1], log, report=report)
-        self.idle.take(key)
         if partition is None:
-            self._unopened[key] = idle
-            self.open_soon(key)
+            self._open_later(key)
             return None
+        self.idle.take(key)
         self._open[key] = partition
         self.on_open(partition)
         if not topic.is_internal:
@@ -421,19 +492,17 @@ class ReplicaManager:
     def closed_scrubs(self, key: Key) -> Iterator[SegmentScrub]:
         """Return the scrubs of an idle replica, none if it is open by now; see `idle_scrub`."""
         topic = self._state().catalog.topic_by_id(key[0])
-        if topic is None or key not in self.idle:
+        if topic is None or key not in self.idle or self.idle.is_blank(key):
             return iter(())
         path = self._directory.partition_directory(topic.name, *key)
         owner = SegmentHeader(*key, 0)
         return closed_scrubs(path, owner, self._files, config=topic.config.log)
 
     def open_all_soon(self) -> None:
-        """Have all idle replicas opened, one after the other."""
-        for key in list(dict(self.idle.items())):
-            idle = self.idle.take(key)
-            assert idle is not None, "it is one of them"
-            self._unopened[key] = idle
-            self.open_soon(key)
+        """Have all idle replicas with files opened, one after the other."""
+        for key, idle in list(self.idle.items()):
+            if not idle.is_blank:
+                self._open_later(key)
 
     async def restart(self, partition: Partition, offset: int) -> None:
         """Recreate the log of a replica at an offset; no other task may use it meanwhile.
@@ -462,18 +531,14 @@ class ReplicaManager:
 
     def close(self, key: Key, error: BrokerError) -> Partition | None:
         """Close the log of a partition, fail its waiting requests with `error`, and return it."""
-        self._forget_closed(key)
+        self.forget_closed(key)
         partition = self._open.pop(key, None)
         if partition is not None:
             partition.close(error)
         return partition
 
-    def forget_closed(self, topic_id: bytes) -> None:
-        """Forget the replicas of a topic that are not open."""
-        for number in self._manifest.numbers(topic_id):
-            self._forget_closed((topic_id, number))
-
-    def _forget_closed(self, key: Key) -> None:
+    def forget_closed(self, key: Key) -> None:
+        """Forget a replica that may be closed: its topic is deleted, or it has left."""
         self.idle.take(key)
         self._unopened.pop(key, None)
 
@@ -483,6 +548,7 @@ class ReplicaManager:
         Raises:
             OSError: Some files are left; the next start removes them.
         """
+        self._strays.add(topic_id)
         await self._manifest.remove([(topic_id, number)])
         await self._env.run_in_thread(
             lambda: self._directory.set_aside_partition(name, topic_id, number)
@@ -518,7 +584,8 @@ class ReplicaManager:
         """
         key = (topic.topic_id, number)
         idle = self._unopened.get(key)
-        if idle is not None and presence_of(self.disk, path) is LogPresence.MISSING:
+        had_files = idle is not None and not idle.is_blank
+        if had_files and presence_of(self.disk, path) is LogPresence.MISSING:
             raise OSError(errno.EIO, f"the files of the closed log in {path} are lost")
         log, report = open_log(
             path,

@@ -246,6 +246,22 @@ class QueueServer:
         hosted = self._hosted.get((queue_id, number))
         return hosted if hosted is not None and hosted.journal.is_led else None
 
+    def drained_end(self, queue_id: bytes, number: int) -> int | None:
+        """Return the end of the records of a closed queue partition that has no messages.
+
+        `None` for all others, and while this broker does not serve it.
+
+        Raises:
+            BrokerError: The queue does not exist.
+        """
+        partitions, view = self.partitions, self.view(queue_id)
+        idle = partitions.idle.get((queue_id, number))
+        is_served = partitions.may_lead and partitions.is_led(queue_id, number)
+        if idle is None or not (idle.is_drained and is_served):
+            return None
+        bounds = partitions.bounds(view.source_id, number)
+        return None if bounds is None else bounds[1]
+
     def is_at_rest(self, journal: Partition) -> bool:
         """Return whether a partition has no work before a request or a new message."""
         hosted = self._hosted.get(journal.key)

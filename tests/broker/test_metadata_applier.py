@@ -77,9 +77,9 @@ async def test_a_start_removes_the_files_of_topics_deleted_before(mock_clock: Mo
 
 
 async def test_opening_many_logs_reports_progress(mock_clock: MockClock) -> None:
-    world, cluster = World(mock_clock), Cluster(1, 2)
-    cluster.create("a", *[[1]] * 150, [2])
-    cluster.create("b", *[[1]] * 150)
+    world, cluster = World(mock_clock), Cluster(1, 2, 3)
+    cluster.create("a", *[[1, 2]] * 150, [2, 3])
+    cluster.create("b", *[[1, 2]] * 150)
     async with keeping(world, cluster) as kept:
         await kept.start()
 

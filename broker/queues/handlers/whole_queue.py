@@ -66,6 +66,10 @@ class WholeQueueHandler:
         """When all partitions together have waited long enough for dead letters."""
         for number in request.partitions:
             try:
+                end = self._server.drained_end(request.queue_id, number)
+                if end is not None:
+                    counts.append(QueueCounts(number, 0, 0, 0, 0, end))
+                    continue
                 was_here = self._server.loaded(request.queue_id, number) is not None
                 hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):

@@ -11,6 +11,7 @@ from typing import Final, final
 from tests.simulation.machine.file_tree import Survival
 
 FORCED: Final = {
+    "blank replicas": "new logs were left without files until they were used",
     "idle logs early": "closed logs were described for the next start",
     "checkpoint early": "a flush wrote a checkpoint that was not due",
     "flush late": "a flush began a little after it was asked for",
