@@ -13,6 +13,7 @@ from typing import final
 import msgspec
 import trio
 
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
@@ -102,7 +103,10 @@ class Sender:
         """Whether a call waits for the first request that is submitted now."""
         self._awaited: _AwaitedRequest | None = None
         """That request."""
-        self._wake = trio.Event()
+        self._parked = ParkedTask()
+        """Parks the task that waits for time to pass."""
+        self._is_woken = False
+        """Whether that task is not to park before it has looked."""
         self._sleeps_until = 0.0
         self._resumes_at = math.inf
         """When a broker that throttles this client reads on, in trio's seconds."""
@@ -124,7 +128,8 @@ class Sender:
 
     def wake(self) -> None:
         """Send open batches when the task runs next, after more records may have been appended."""
-        self._wake.set()
+        self._is_woken = True
+        self._parked.wake()
 
     async def wait_progress(self) -> None:
         """Wait until some batches are settled or some topic becomes known or fails.
@@ -167,7 +172,7 @@ class Sender:
             or self._accumulator.unrouted_until < sleeps_until
             or self._resumes_at < sleeps_until
         ):
-            self._wake.set()
+            self.wake()
 
     async def deliver(self, batches: Sequence[ProducerBatch]) -> None:
         """Send what can be sent, and wait until these batches are settled; a checkpoint.
@@ -238,23 +243,26 @@ class Sender:
         self._cluster.subscribe(self.cluster_changed)
         try:
             while True:
-                self._sleeps_until = self._next_wake()
-                with trio.CancelScope(deadline=self._sleeps_until):
-                    await self._wake.wait()
+                self._sleeps_until = min(self._accumulator.next_wake, self._resumes_at)
+                if self._is_woken:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await self._cluster.tasks.park(self._parked, self._sleeps_until)
                 if self._cluster.env.buggify("producer wakes late"):
                     await trio.sleep(self._cluster.env.random.uniform(0, _LATE_MAX_S))
-                self._wake = trio.Event()
+                self._is_woken = False
                 if self._lets_others_join:
                     self._lets_others_join = False
                     await trio.lowlevel.checkpoint()
-                self._resume_throttled()
-                self._accumulator.wake(self.now())
+                now = self.now()
+                if self._resumes_at <= now.monotonic:
+                    self._resumes_at = math.inf
+                    self._ready.leaders_changed()
+                if self._accumulator.next_wake <= now.monotonic:
+                    self._accumulator.wake(now)
                 self._progressed()
         finally:
             self._cluster.unsubscribe(self.cluster_changed)
-
-    def _next_wake(self) -> float:
-        return min(self._accumulator.next_wake, self._resumes_at)
 
     def _progressed(self, *, only_full: bool = False) -> None:
         self.send(only_full=only_full)
@@ -276,11 +284,6 @@ class Sender:
         else:
             queue.unreachable = self._cluster.connect_failure(leader_id)
         return None
-
-    def _resume_throttled(self) -> None:
-        if self._resumes_at <= trio.current_time():
-            self._resumes_at = math.inf
-            self._accumulator.ready_partitions.leaders_changed()
 
     def _submit_all(
         self, connection: RpcConnection, drained_batches: list[DrainedBatch], now: float
@@ -392,7 +395,7 @@ class Sender:
         if self._ready.candidates and any(each.batch.waiting_count > 1 for each in drained_batches):
             # The callers that wake up now may send again: their records belong into the same batch.
             self._lets_others_join = True
-            self._wake.set()
+            self.wake()
         if self._progress is not None or self._ready.candidates or self._ready.backed_up:
             self._progressed(only_full=self._lets_others_join)
 
