@@ -189,7 +189,8 @@ class CommitAppender:
         known = self.partition.log.producers.position(STAGED_PRODUCER_ID)
         if appended_count(commit_number, 1, None if known is None else known.next_sequence):
             return False
-        acknowledged = self._leader().acknowledged_offset(Acks.ALL)
+        leader = self._leader()
+        acknowledged = leader.acknowledged_offset(Acks.ALL)
         while self._ends and self._ends[0] <= acknowledged:
             self._ends.popleft()
         if len(self._ends) + len(pieces) > UNCOMMITTED_MAX:
@@ -199,7 +200,8 @@ class CommitAppender:
             return False
         place = 0
         for header, batch in batches:
-            self._append_batch(header, batch, sequence_of(commit_number, place))
+            sequence = sequence_of(commit_number, place)
+            self._append_batch(leader, header, batch, sequence=sequence)
             place += header.record_count
         self._follow(commit_number)
         return True
@@ -239,14 +241,16 @@ class CommitAppender:
                     if place >= done:
                         if len(self._ends) >= UNCOMMITTED_MAX:
                             await self._wait_below(self._ends.popleft())
-                        self._append_batch(header, batch, sequence_of(commit_number, place))
+                        sequence = sequence_of(commit_number, place)
+                        self._append_batch(self._leader(), header, batch, sequence=sequence)
                     place += header.record_count
 
-    def _append_batch(self, header: BatchHeader, batch: bytearray, sequence: int) -> None:
+    def _append_batch(
+        self, leader: PartitionLeader, header: BatchHeader, batch: bytearray, *, sequence: int
+    ) -> None:
         if not has_valid_payload(header, batch):
             raise CorruptBatchError("a staged batch does not match its CRC-32C")
         partition = self.partition
-        leader = self._leader()
         leader.require_enough_in_sync(Acks.ALL)
         partition.require_disk()
         stamped = restamp_producer(

@@ -156,6 +156,7 @@ class TransactionServer:
         return watermark
 
     def _delete_finished(self) -> None:
+        self._appenders = {key: each for key, each in self._appenders.items() if each.is_led}
         needed = self._transactions.needed_numbers()
         for key in list(self._low_watermarks):
             partition = self._partitions.replica(*key)

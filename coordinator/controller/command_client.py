@@ -99,8 +99,8 @@ class CommandClient:
         """
         if not retry:
             return await self._submit_once(command, timeout_s=timeout_s)
-        there = self._submit_to(command)
-        return await self._ask(lambda: self._metadata.decide(command), there, timeout_s=timeout_s)
+        here = partial(self._metadata.decide, command, is_bounded=timeout_s <= COMMIT_TIMEOUT_S)
+        return await self._ask(here, self._submit_to(command), timeout_s=timeout_s)
 
     async def catch_up(self, *, timeout_s: float) -> None:
         """Wait until the state here has all decisions before this call.

@@ -167,7 +167,9 @@ class ReplicatedState:
         while self.applied_index < index:
             await self._node.wait_applied()
 
-    async def decide(self, command: AnyCommand, *, fenced_because: str = "") -> Reply:
+    async def decide(
+        self, command: AnyCommand, *, fenced_because: str = "", is_bounded: bool = False
+    ) -> Reply:
         """Carry out a command; it is committed, and visible in `state` here, on return.
 
         If cancelled, the command may be carried out, or not.
@@ -175,6 +177,7 @@ class ReplicatedState:
         Args:
             command: The command.
             fenced_because: Cause for the log, if the command fences a broker.
+            is_bounded: Whether the caller cancels the wait in time.
 
         Raises:
             NotControllerError: Another node decides; nothing was done.
@@ -196,7 +199,7 @@ class ReplicatedState:
             self._last = self._propose(controller, outcome.records)
             for each in events:
                 self._env.probe(each.name, severity=each.severity, **each.fields)
-            await self.wait_committed(self._last)
+            await (self._wait if is_bounded else self.wait_committed)(self._last)
         else:
             await self._wait_settled()
         return outcome.reply
@@ -307,22 +310,26 @@ class ReplicatedState:
             RequestTimedOutError: The entry may be committed, or not.
         """
         with trio.move_on_after(COMMIT_TIMEOUT_S):
-            try:
-                await last.wait()
-            except LostProposalError as error:
-                raise NotControllerError(
-                    f"node {self._node.identity.node_id} was deposed before this was decided"
-                ) from error
-            except OvertakenProposalError as error:
-                raise RequestTimedOutError(
-                    f"node {self._node.identity.node_id} was deposed while this was decided; it"
-                    " may have been carried out"
-                ) from error
+            await self._wait(last)
             return
         raise RequestTimedOutError(
             f"not committed within {COMMIT_TIMEOUT_S:g} s: a majority of the voters is missing; it"
             " may still be carried out"
         )
+
+    async def _wait(self, last: PendingProposal) -> None:
+        """Wait as `wait_committed`, without a time limit."""
+        try:
+            await last.wait()
+        except LostProposalError as error:
+            raise NotControllerError(
+                f"node {self._node.identity.node_id} was deposed before this was decided"
+            ) from error
+        except OvertakenProposalError as error:
+            raise RequestTimedOutError(
+                f"node {self._node.identity.node_id} was deposed while this was decided; it"
+                " may have been carried out"
+            ) from error
 
     def check_active_controller(self) -> None:
         """Check that this node is the active controller, and has applied all earlier decisions.

@@ -46,7 +46,8 @@ class MetadataStateMachine:
 
     def __init__(self, state: ClusterState | None = None) -> None:
         """Start from a state, or empty."""
-        self._state = state or ClusterState()
+        self.state = state or ClusterState()
+        """The state after all records; read-only."""
 
     @classmethod
     def from_snapshot(cls, data: bytes | memoryview) -> "MetadataStateMachine":
@@ -60,12 +61,7 @@ class MetadataStateMachine:
 
     def snapshot(self) -> bytes:
         """Return all of the state as bytes; `from_snapshot` is the inverse."""
-        return msgspec.msgpack.encode(self._state.snapshot())
-
-    @property
-    def state(self) -> ClusterState:
-        """The state after all records; read-only."""
-        return self._state
+        return msgspec.msgpack.encode(self.state.snapshot())
 
     def handle(self, command: Command, *, now_ms: int) -> CommandOutcome:
         """Return the outcome of a command; the state does not change.
@@ -79,31 +75,31 @@ class MetadataStateMachine:
             BrokerError: The command is refused; see `wire.errors`.
         """
         outcome = self._handle(command, now_ms)
-        check_records(outcome.records, self._state.feature_level)
+        check_records(outcome.records, self.state.feature_level)
         return outcome
 
     def _handle(self, command: Command, now_ms: int) -> CommandOutcome:
         if isinstance(command, _TimedCommand):
             return self._handle_timed(command, now_ms)
         if isinstance(command, QueueCommand):
-            return handle_queue_command(self._state, command)
+            return handle_queue_command(self.state, command)
         if isinstance(command, SetFeatureLevel):
-            return handle_feature_command(self._state, command)
+            return handle_feature_command(self.state, command)
         if isinstance(command, CatchUp):
             return CommandOutcome([], Done())
-        return handle_topic_command(self._state, command)
+        return handle_topic_command(self.state, command)
 
     def _handle_timed(self, command: _TimedCommand, now_ms: int) -> CommandOutcome:
         """Return the outcome of a command whose records have the time."""
         if isinstance(command, BrokerCommand):
-            return handle_broker_command(self._state, command, now_ms=now_ms)
+            return handle_broker_command(self.state, command, now_ms=now_ms)
         if isinstance(command, PartitionCommand):
-            return handle_partition_command(self._state, command, now_ms=now_ms)
+            return handle_partition_command(self.state, command, now_ms=now_ms)
         if isinstance(command, EventCommand):
-            return handle_event_command(self._state, command, now_ms=now_ms)
+            return handle_event_command(self.state, command, now_ms=now_ms)
         if isinstance(command, SecurityCommand):
-            return handle_security_command(self._state, command, now_ms=now_ms)
-        return handle_transaction_command(self._state, command, now_ms=now_ms)
+            return handle_security_command(self.state, command, now_ms=now_ms)
+        return handle_transaction_command(self.state, command, now_ms=now_ms)
 
     def apply(self, record: Record) -> None:
         """Apply a record; the only way in which the state changes.
@@ -111,7 +107,7 @@ class MetadataStateMachine:
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
         """
-        self._state.apply(record)
+        self.state.apply(record)
 
 
 _snapshot_decoder = msgspec.msgpack.Decoder(ClusterSnapshot)
