@@ -132,7 +132,8 @@ class Connection:
         self._opened_at = self.now
         self._open_count = 0
         self._is_handling = False
-        self._has_ended = False
+        self.has_ended = False
+        """See `broker.requests.response.RequestContext`."""
         self._changed: trio.Event | None = None
         """Created by a task that waits for a change."""
         self._is_reading = False
@@ -155,11 +156,6 @@ class Connection:
     def _has_principal(self) -> bool:
         is_known = not self.identity.is_anonymous or self.node_id is not None
         return is_known or self._config.authentication != "required"
-
-    @property
-    def has_ended(self) -> bool:
-        """See `broker.requests.response.RequestContext`."""
-        return self._has_ended
 
     @property
     def principal(self) -> Principal:
@@ -297,7 +293,7 @@ class Connection:
 
     async def finish(self) -> None:
         """Wait until every request is answered and every reply is sent, or the connection ends."""
-        while self._open_count and not self._has_ended:
+        while self._open_count and not self.has_ended:
             await self._wait_changed()
         await self.write_buffer.wait_below(0)
 
@@ -478,12 +474,12 @@ class Connection:
             await self._wait_for_quota(self.meter)
         while (
             self._open_count >= self._config.max_in_flight_requests_per_connection
-            and not self._has_ended
+            and not self.has_ended
         ):
             await self._wait_changed()
         await self.write_buffer.wait_below(self._config.max_queued_response_bytes)
         self.now = self.clock()
-        if self._has_ended:
+        if self.has_ended:
             raise ConnectionLostError("the broker closed the connection")
 
     async def _wait_for_quota(self, meter: ConnectionMeter) -> None:
@@ -540,7 +536,7 @@ class Connection:
 
     def _end(self) -> None:
         """Close the stream and release all resources; later replies are dropped."""
-        self._has_ended = True
+        self.has_ended = True
         if self.meter is not None:
             self.meter.close()
         self.write_buffer.close()

@@ -173,6 +173,7 @@ async def test_clients_do_not_use_the_connections_reserved_for_nodes(
             async with world.node(2) as node:
                 with pytest.raises(BrokerNotReadyError, match="reading its metadata"):
                     await node.ask(api.PEER_STATUS, PeerStatusRequest(2))
+                mock_clock.jump(1)  # A client watches its connection again some time after a call.
                 await settle()
                 assert stranger.is_lost, "it took the place of a node"
 
