@@ -26,6 +26,17 @@ class MessageRuns:
     and cost no walk.
     """
 
+    __slots__ = (
+        "_max_deliveries",
+        "_runs",
+        "counts",
+        "exhausted_count",
+        "free_time",
+        "pieces",
+        "time_ms",
+        "timers",
+    )
+
     def __init__(self, *, max_deliveries: int = WITHOUT_LIMIT) -> None:
         self.time_ms = 0
         self.exhausted_count = 0

@@ -19,6 +19,8 @@ class UnreceivedRecords:
     and `chunk_count` is the number of those in `_chunks`; all of them are in `[cursor, end)`.
     """
 
+    __slots__ = ("_chunks", "_times", "chunk_count", "delayed_count", "end", "time_ms", "timers")
+
     def __init__(self, start: int, now_ms: int) -> None:
         self.end = start
         """End of all known records."""
