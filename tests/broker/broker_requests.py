@@ -96,7 +96,7 @@ class Pending(Generic[Reply_co]):
         elif isinstance(outcome[0], BrokerError):
             self._outcome = outcome[0]
         else:
-            self._outcome = outcome[0], bytes(outcome[1])  # type: ignore[assignment]
+            self._outcome = outcome[0], bytes(outcome[1])
         self._replied.set()
 
     async def reply(self) -> Reply_co:

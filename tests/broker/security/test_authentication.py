@@ -21,7 +21,7 @@ from tests.broker.security.logins import (
     login_by_token,
     with_alice,
 )
-from tests.broker.world import ADDRESS, START_MS, World
+from tests.broker.world import ADDRESS, START_MS, World, settle
 from tests.coordinator.raft_clients import until
 from tidelog.broker.server import Broker
 from tidelog.coordinator.metadata.commands import Command
@@ -202,6 +202,7 @@ async def test_a_connection_ends_after_three_failures(autojump_clock: MockClock)
                 await ask(client, TOKEN, b"guess")
         with pytest.raises(ConnectionLostError):
             await probe(client)
+        await settle()
         assert broker._acceptor.connections == {}
 
 
