@@ -180,6 +180,9 @@ class ClusterClient:
             RetriableError: The broker, or a broker asked for its address, is not ready.
         """
         self._connections.forget_failure(node_id)
+        connection = self.connection_nowait(node_id)
+        if connection is not None:
+            return connection
         with trio.move_on_after(self.config.request_timeout):
             while (connection := self.connection_nowait(node_id)) is None:
                 await self.wait_changed()
@@ -196,6 +199,10 @@ class ClusterClient:
             NotControllerError: The controller is unknown; metadata are being fetched.
             ConnectError: The controller cannot be reached.
         """
+        node_id = self.metadata.controller_id
+        connection = None if node_id is None else self.connection_nowait(node_id)
+        if connection is not None:
+            return connection
         await trio.lowlevel.checkpoint()
         tried: int | None = None
         with trio.move_on_after(self.config.request_timeout):

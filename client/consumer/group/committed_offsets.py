@@ -116,7 +116,7 @@ class CommittedOffsets:
         self, offsets: Mapping[tuple[str, int], int] | None, metadata: str = ""
     ) -> None:
         """Commit these offsets, or all that was handed out; see `Consumer.commit`."""
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         if offsets is None:
             self._fetcher.ack()
             await self.commit_processed()
@@ -130,8 +130,11 @@ class CommittedOffsets:
                     f"{topic}/{partition} is not one of this member's partitions (any more)"
                 )
             chosen[owned[tp]] = offset
-        async with self._turn:
+        await self._take_turn()
+        try:
             await self._send(chosen, metadata)
+        finally:
+            self._turn.release()
 
     async def commit_processed(self, only: Iterable[TopicPartition] | None = None) -> None:
         """Commit processed offsets that were not committed yet, of some partitions or of all.
@@ -140,10 +143,18 @@ class CommittedOffsets:
             PartitionNotOwnedError: Other members have a partition now.
             TidelogError: No broker answered.
         """
-        async with self._turn:
-            due = self._due(only)
-            if due:
-                await self._send(due)
+        await self._take_turn()
+        try:
+            await self._send(self._due(only))
+        finally:
+            self._turn.release()
+
+    async def _take_turn(self) -> None:
+        """Wait until no other commit is under way; without one, that takes no turn of the loop."""
+        try:
+            self._turn.acquire_nowait()
+        except trio.WouldBlock:
+            await self._turn.acquire()
 
     def last_requests(self) -> list[CommitOffsetsRequest]:
         """Return commits of all that is due, for callers that cannot wait for the replies."""
@@ -185,6 +196,10 @@ class CommittedOffsets:
         )
 
     async def _send(self, offsets: Mapping[GroupPartition, int], metadata: str = "") -> None:
+        """Commit offsets, if there are any; a checkpoint."""
+        if not offsets:
+            await trio.lowlevel.checkpoint()
+            return
         failure: TidelogError | None = None
         for part in divided(list(offsets.items())):
             failure = failure or await self._send_part(dict(part), metadata)
