@@ -95,9 +95,11 @@ def test_the_batch_cache_is_invalid_in_another_leader_epoch() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=2)
     known.add(partition, batches)
+    assert known.last(partition) == batches[-1]
     partition.lead(2)
 
     assert not known.find(partition, 0, 20, max_bytes=1 << 20)
+    assert known.last(partition) is None
     known.add(partition, batches)
     assert known.find(partition, 0, 20, max_bytes=1 << 20)
     partition.follow(2, 3)
@@ -115,6 +117,7 @@ def test_the_batch_cache_is_invalid_for_a_failed_log() -> None:
     partition.log.fail("the disk is gone")
 
     assert not known.find(partition, 0, 20, max_bytes=1 << 20)
+    assert known.last(partition) is None
 
 
 def test_the_batch_cache_is_invalid_for_deleted_records() -> None:

@@ -1,9 +1,12 @@
 """Tests of source records: groups, priorities, delays, and reads."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.broker_requests import batch_of, produce
+from tests.broker.broker_requests import batch_of, create_topic, produce
 from tests.broker.queues.queue_requests import (
     create_queue,
     peek,
@@ -16,6 +19,10 @@ from tests.broker.queues.queue_requests import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.server import Broker
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header
 from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.messages.queues import (
@@ -236,3 +243,54 @@ async def test_a_lease_that_ends_during_a_read_keeps_no_task_busy(
         assert not waits.is_answered
         world.work.let_all_read()
         assert [each.value for each in await received(waits)] == [b"a", b"b"]
+
+
+async def test_a_fresh_message_is_found_behind_the_last_known_one(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        topic = topic_of(broker)
+        searches: list[int] = []
+        read = PartitionLog.read
+
+        def searched(self: PartitionLog, offset: int, **how: int) -> LogSlice | None:
+            searches.append(offset)
+            return read(self, offset, **how)
+
+        await produce(client, topic, batch_of(b"a"))
+        assert await receive(client, queue)
+        monkeypatch.setattr(PartitionLog, "read", searched)
+        for value in (b"b", b"c"):
+            await produce(client, topic, batch_of(value))
+            await produce(client, topic, batch_of(value, value))
+            again = await receive(client, queue)
+            assert [each.value for each in again] == [value] * 3
+
+        assert searches == []
+
+
+async def test_fresh_messages_are_found_in_the_next_segment(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, segment_bytes="4KiB")
+        queue = await create_queue(broker)
+        topic = topic_of(broker)
+        log = source_of(broker, topic).log
+        values = [b"%d" % number + b"." * 700 for number in range(40)]
+        found: list[bytes | None] = []
+        for value in values:
+            await produce(client, topic, batch_of(value))
+            found += [each.value for each in await receive(client, queue)]
+
+        assert log.segment_count > 5
+        assert found == values
+
+
+def source_of(broker: Broker, topic_id: bytes) -> Partition:
+    """Return the partition 0 of a topic."""
+    assert broker._partitions is not None
+    found = broker._partitions.replica(topic_id, 0)
+    assert found is not None
+    return found
