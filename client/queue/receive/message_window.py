@@ -273,7 +273,11 @@ class MessageWindow:
         if messages and self._is_open:
             self._take(messages)
         elif messages:
-            self._queue.settler.settle_soon([each.place for each in messages], RETURN)
+            late = [self._hold(message) for message in messages]
+            for held in late:
+                self.forget(held)
+            self.settle(late, RETURN)  # The end of the owner waits for that.
+            self.flush()
         self.look()
         self._tell_if_empty()
 

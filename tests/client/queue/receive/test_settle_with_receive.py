@@ -281,8 +281,7 @@ async def test_messages_that_arrive_after_the_end_of_a_worker_are_returned(
         with trio.CancelScope() as scope:
             await queue.work(counting(seen, 0.01), concurrency=1)
 
-        await trio.sleep(0.1)
-        assert await left(queue) == (10 - len(seen), 0)
+        assert await left(queue) == (10 - len(seen), 0), "the worker has waited for that"
         assert {each.receive_count for each in await queue.receive(100)} == {1}
 
 
