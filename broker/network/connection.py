@@ -131,7 +131,8 @@ class Connection:
         self._identify = identify
         self._opened_at = self.now
         self._open_count = 0
-        self._is_handling = False
+        self.is_handling = False
+        """See `broker.requests.response.RequestContext`."""
         self.has_ended = False
         """See `broker.requests.response.RequestContext`."""
         self._changed: trio.Event | None = None
@@ -349,7 +350,7 @@ class Connection:
     def answered(self) -> None:
         """See `broker.requests.response.RequestContext`."""
         self._open_count -= 1
-        if not self._is_handling:
+        if not self.is_handling:
             self.write_buffer.flush()
         if self._changed is not None:
             self._tell_changed()
@@ -382,7 +383,7 @@ class Connection:
 
         Stop after some of them, or if the last one is long, so that other tasks can run.
         """
-        self._is_handling = True
+        self.is_handling = True
         dispatcher, core, write_buffer = self._dispatcher, self._core, self.write_buffer
         quotas, config = dispatcher.quotas, self._config
         began_at = self.clock() if quotas.turns.is_needed else None
@@ -417,7 +418,7 @@ class Connection:
             if handled_count:
                 # Before the flush: replies that are made there leave in the same write.
                 dispatcher.end_turn()
-            self._is_handling = False
+            self.is_handling = False
             write_buffer.flush()
             if began_at is not None:
                 quotas.turns.took(self.share_key, began_at)

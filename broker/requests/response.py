@@ -115,6 +115,11 @@ class RequestContext(Protocol):
         """Whether the connection serves no further request."""
         ...
 
+    @property
+    def is_handling(self) -> bool:
+        """Whether it handles requests, and calls `Dispatcher.end_turn` before other tasks run."""
+        ...
+
     def answered(self) -> None:
         """Count one request as answered: its reply is in the write buffer, or none is wanted."""
         ...

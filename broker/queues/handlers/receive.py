@@ -402,7 +402,8 @@ class ReceiveHandler:
             raise InvalidRequestError("a receive names at least one partition, and none twice")
         if len(request.partitions) > 1:
             self._server.check_partition_count(request.queue_id, request.partitions)
-        self._server.begin_turn()
+        if response.context.is_handling:
+            self._server.begin_turn()
         max_bytes = min(request.max_bytes, self._max_bytes)
         pending = PendingReceive(
             self._server, self._purgatory, request, response=response, max_bytes=max_bytes

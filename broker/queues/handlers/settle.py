@@ -173,7 +173,8 @@ class SettleHandler:
             InvalidRequestError: There are too many.
             UnknownQueueError: The queue does not exist.
         """
-        self._server.begin_turn()
+        if response.context.is_handling:
+            self._server.begin_turn()
         run_count = 0
         for settlement in settlements:
             run_count += len(settlement.runs)
