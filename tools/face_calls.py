@@ -147,6 +147,7 @@ CALLS: Final = (
                 "send_open",
                 "send_records",
                 "send_values",
+                "stage_for",
                 "take_failure",
                 "with_context",
             }
@@ -159,13 +160,14 @@ CALLS: Final = (
         "TransactionCalls",
         "client.transactions.transaction",
         "Transaction",
-        frozenset({"task", "renewed_after"}),
+        frozenset({"task", "open", "renew", "renewed_after"}),
     ),
     Calls(
         "transaction_task",
         "TransactionTaskCalls",
         "client.transactions.transaction",
         "TransactionTask",
+        frozenset({"previous_id"}),
     ),
 )
 

@@ -110,18 +110,18 @@ class Transaction:
         """
         return TransactionTask(self._cluster, self, config or ProducerConfig())
 
-    async def begin(self, topics: Sequence[str] = (), *, number: int = 0) -> BeginTransactionReply:
+    async def begin(self, topics: Sequence[str] = ()) -> BeginTransactionReply:
         """Begin the transaction, or keep it alive. Tasks do this by themselves.
-
-        Args:
-            topics: Topics that get staging logs.
-            number: Number under which the transaction is open, if it is known.
 
         Raises:
             StaleTransactionError: A transaction with a higher id was begun or committed.
             UnknownTopicError: There is no such topic.
             TidelogError: No broker answered, or the request was refused.
         """
+        return await self.renew(topics, number=0)
+
+    async def renew(self, topics: Sequence[str] = (), *, number: int) -> BeginTransactionReply:
+        """Keep the transaction alive that is open under `number`; for the rest see `begin`."""
         request = BeginTransactionRequest(
             self.name, self.transaction_id, list(topics), int(self._timeout * 1000), number
         )
@@ -537,7 +537,7 @@ class TransactionTask:
             session = self._transaction.session
             known = session.topics.get(topic)
             if known is None or known.staging_id != self._staging_id(topic):
-                begun = await self._transaction.begin([topic], number=self._number)
+                begun = await self._transaction.renew([topic], number=self._number)
                 self._require_same(begun.number)
                 staging = await self._cluster.topic(STAGING_PREFIX + topic)
                 known = session.topics[topic] = StagedTopic(begun.topic_ids[0], staging.topic_id)
@@ -564,7 +564,7 @@ class TransactionTask:
             while True:
                 renewed_after = self._transaction.renewed_after
                 try:
-                    begun = await self._transaction.begin(number=self._number)
+                    begun = await self._transaction.renew(number=self._number)
                     self._require_same(begun.number)
                     if begun.expires_in_ms:
                         renewed_after = begun.expires_in_ms / 2000

@@ -5,6 +5,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 import trio
@@ -19,7 +20,7 @@ from tidelog.broker.transactions import finished_parts
 from tidelog.broker.transactions.append import UNCOMMITTED_MAX
 from tidelog.coordinator.metadata.transaction_commands import RETIRED_MS
 from tidelog.coordinator.metadata.transactions import Transactions
-from tidelog.wire.messages.transactions import StagedPart, StagedPiece
+from tidelog.wire.messages.transactions import StagedPart
 from tidelog.wire.transport.rpc import RpcConnection
 
 PARTITIONS = 2
@@ -222,26 +223,17 @@ async def test_commits_of_a_partition_share_the_syncs_of_their_appends(
             await stage(client, log, number, b"%d" % at, producer_id=at + 1)
             for at, number in enumerate(numbers)
         ]
-        await commit(client, numbers[0], _part(topic_id, pieces[0]), name="job-0")
+        await commit(client, numbers[0], StagedPart(topic_id, 0, [pieces[0]]), name="job-0")
         partition = replica(broker)
         before = partition.flushes_begun
 
         async with trio.open_nursery() as nursery:
             for at in range(1, 8):
-                nursery.start_soon(_commit, client, topic_id, numbers[at], pieces[at], at)
+                part = StagedPart(topic_id, 0, [pieces[at]])
+                nursery.start_soon(partial(commit, client, numbers[at], part, name=f"job-{at}"))
 
         assert sorted(values(broker)) == [b"%d" % at for at in range(8)]
         assert partition.flushes_begun - before < 7, f"{UNCOMMITTED_MAX} share a sync"
-
-
-def _part(topic_id: bytes, piece: StagedPiece) -> StagedPart:
-    return StagedPart(topic_id, 0, [piece])
-
-
-async def _commit(
-    client: RpcConnection, topic_id: bytes, number: int, piece: StagedPiece, at: int
-) -> None:
-    await commit(client, number, _part(topic_id, piece), name=f"job-{at}")
 
 
 async def test_a_name_without_a_next_transaction_is_forgotten(mock_clock: MockClock) -> None:

@@ -24,12 +24,14 @@ _OF_TRIO_ONLY: Final = {
         "send_open",
         "send_records",
         "send_values",
+        "stage_for",
         "take_failure",
         "with_context",
     },
     "Queue": {"give_back"},
     "QueueSubscription": {"give_back"},
-    "Transaction": {"renewed_after"},
+    "Transaction": {"open", "renew", "renewed_after"},
+    "TransactionTask": {"previous_id"},
 }
 """Parts of the core that other parts use."""
 _NOT_BLOCKING: Final = {"Producer": {"wait_writable"}}
