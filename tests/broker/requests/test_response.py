@@ -44,6 +44,7 @@ class FakeContext:
         self.peer = "client:1"
         self.ended_by = ""
         self.has_ended = False
+        self.is_handling = False
         self.now = 0.0
         self.clock = lambda: self.now
         self.verifier: NodeVerifier | None = None
