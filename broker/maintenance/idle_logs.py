@@ -15,7 +15,7 @@ from tidelog.wire.env.env import Env
 
 _AT_ONCE: Final = 50
 """Number of logs handled before other tasks run."""
-_LOOK_S: Final = 10.0
+_LOOK_S: Final = 1.0
 _PAUSE_S: Final = 60.0
 _PAUSE_PER_S: Final = 200
 """Seconds of pause for each second of the last description: it takes half a percent of a core."""
