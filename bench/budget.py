@@ -40,7 +40,7 @@ BUDGET: Final = {
     "produce": Cost(broker=111, client=135, turns=1.1),
     "fetch": Cost(broker=122, client=352, turns=3.15),
     "tail": Cost(broker=235, client=376, turns=3.3),
-    "commit": Cost(broker=602, client=217, turns=2.1),
+    "commit": Cost(broker=602, client=252, turns=2.1),
     "staged": Cost(broker=1096, client=909, turns=7.35),
 }
 """The budget of each kind of request, on Python `COUNTED_ON`."""
