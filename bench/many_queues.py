@@ -151,11 +151,11 @@ def run(settings: Settings) -> list[Row]:
     each = (created_bytes - empty) / count
     created_cpu = f"{created_ms:.2f} ms of CPU each"
     return [
-        _row(f"{what} created", created_s, "s", _CREATED_GOAL_S, created_cpu),
+        _row(f"{what} created", created_s, "s", goal=_CREATED_GOAL_S, more=created_cpu),
         Row(f"{what}: memory for each", f"{each:,.0f} bytes"),
-        _row(f"{what}: memory of the broker", used_bytes / _GIB, "GiB", _MEMORY_GOAL_GIB),
+        _row(f"{what}: memory of the broker", used_bytes / _GIB, "GiB", goal=_MEMORY_GOAL_GIB),
         Row(f"{what}: open files", f"{files:,}"),
-        _row(f"{what}: CPU while idle", idle, "%", _IDLE_GOAL_PERCENT),
+        _row(f"{what}: CPU while idle", idle, "%", goal=_IDLE_GOAL_PERCENT),
         Row(
             f"{what}: messages a second through {active:,} of them",
             Spread.of(among.rates).text(),
@@ -167,15 +167,16 @@ def run(settings: Settings) -> list[Row]:
             rate.median >= _RATE_GOAL,
         ),
         Row(f"{what}: clean stop", f"{stopped_s:.1f} s"),
-        _row(f"{what}: start after it", clean.seconds, "s", _CLEAN_GOAL_S, _cpu_of(clean)),
-        _row(f"{what}: start after SIGKILL", killed.seconds, "s", _KILLED_GOAL_S, _cpu_of(killed)),
+        _start_row(f"{what}: start after it", clean, _CLEAN_GOAL_S),
+        _start_row(f"{what}: start after SIGKILL", killed, _KILLED_GOAL_S),
     ]  # fmt: skip
 
 
-def _cpu_of(start: _Start) -> str:
-    return f"{start.cpu_seconds:.1f} s of CPU, {start.resident_bytes / _GIB:.2f} GiB"
+def _start_row(what: str, start: _Start, goal_s: float) -> Row:
+    cost = f"{start.cpu_seconds:.1f} s of CPU, {start.resident_bytes / _GIB:.2f} GiB"
+    return _row(what, start.seconds, "s", goal=goal_s, more=cost)
 
 
-def _row(what: str, value: float, unit: str, goal: float, more: str = "") -> Row:
+def _row(what: str, value: float, unit: str, *, goal: float, more: str = "") -> Row:
     measured = f"{value:.2f} {unit}" + (f", {more}" if more else "")
     return Row(what, measured, f"< {goal:g} {unit}", value < goal)

@@ -13,10 +13,10 @@ from tidelog.wire.protocol.api import Api
 async def list_names(
     cluster: ClusterClient,
     api: Api[ListNamesRequest, ListNamesReply],
-    prefix: str,
+    prefix: str = "",
     *,
-    after: str,
-    limit: int | None,
+    after: str = "",
+    limit: int | None = None,
 ) -> list[str]:
     """Return up to `limit` names with a prefix behind `after`, sorted; `None` for no limit.
 

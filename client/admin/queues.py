@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.client.admin.names import list_names
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.topic_partition import TopicPartition
@@ -18,7 +19,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     from_wire,
 )
-from tidelog.wire.messages.division import divided_names
+from tidelog.wire.messages.division import divided, divided_names
 from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.queue_admin import (
     AlterQueueRequest,
@@ -142,6 +143,11 @@ async def describe_queues(
 ) -> list[QueueDescription]:
     """See `Admin.describe_queues`."""
     found: list[QueueDescription] = []
+    if names is None:
+        # In parts: a reply about all of very many queues would not fit.
+        for listed in divided(await list_names(cluster, api.LIST_QUEUES)):
+            found += await describe_existing_queues(cluster, listed)
+        return found
     for part in divided_names(names):
         request = DescribeQueuesRequest(part)
         found += (await cluster.call_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
