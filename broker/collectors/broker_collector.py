@@ -265,7 +265,7 @@ class BrokerCollector:
         age_s = 0.0 if begun_ms is None else max(0, now_ms - begun_ms) / 1000
         events = Counter(each.kind for each in state.events.unacknowledged)
         states = {
-            "open": len(transactions.open_numbers),
+            "open": transactions.begun_count,
             "committing": transactions.pending_count,
             "known": len(transactions.names),
         }
