@@ -451,6 +451,9 @@ class QueueServer:
         now_ms = self.clock.now_ms()
         if deadline_ms is None:
             if not hosted.is_idle or self._movers[hosted].is_moving:
+                # The event that ends this work touches it, and sets the next deadline.
+                self._deadlines.discard(hosted)
+                hosted.tick_at = None
                 return
             in_s = (hosted.used_ms - now_ms) / 1000 + _IDLE_S
             if in_s <= 0:
