@@ -345,15 +345,17 @@ class QueueWorker:
         while not self._is_stopping:
             if self._queued.ready_count:
                 return self._begin()
-            if self._at_work_count:
-                if self._window.has_unsent:
-                    self._turn_ends.wake()
-            else:
+            if not self._at_work_count:
                 self._window.flush()
                 if self._queued.first_ready is not None:
                     continue
+            elif self._window.has_unsent:
+                self._turn_ends.wake()
+            # The handler may have settled its message itself, so no request has asked for more.
+            self._window.look()
             self._idle.append(waiter)
             await self._cluster.tasks.park(waiter)
+        self._turn_ends.wake()  # Other handlers may be at work for long.
         return None
 
     def _begin(self) -> HeldMessage:

@@ -158,6 +158,53 @@ async def test_a_message_settled_by_its_handler_is_left_as_it_is(autojump_clock:
         assert await left(queue) == (1, 0)
 
 
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_a_handler_that_settles_its_message_gets_the_next_one(
+    autojump_clock: MockClock, concurrency: int
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 10)
+        begun = done = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal begun, done
+            begun += 1
+            await trio.sleep(60 if begun < concurrency else 0)
+            await message.delete()
+            done += 1
+
+        worker = queue.worker(handle, concurrency=concurrency)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: done == 11 - concurrency, 5)
+            worker.stop()
+        assert await left(queue) == (0, 0)
+
+
+async def test_a_stopped_worker_deletes_a_message_while_other_handlers_work(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 2)
+        begun = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal begun
+            del message
+            begun += 1
+            await trio.sleep(2 if begun == 1 else 10)
+
+        worker = queue.worker(handle, concurrency=2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: begun == 2, 5)
+            worker.stop()
+            await until(lambda: worker.statistics.done_count == 1, 5)
+            await trio.sleep(0.1)
+            assert await left(queue) == (0, 1)
+        assert await left(queue) == (0, 0)
+
+
 async def test_a_stopped_worker_finishes_and_returns_messages_not_started(
     autojump_clock: MockClock,
 ) -> None:
