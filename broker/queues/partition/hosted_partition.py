@@ -528,7 +528,8 @@ class HostedPartition:
         core, state, records = self.core, self.core.state, self.records
 
         while True:
-            if state.unreceived.end < source.high_watermark:
+            # Damage that was found may be gone, with the records.
+            if state.unreceived.end < source.high_watermark or records.damage is not None:
                 yield from records.feed(core, partial(self._has_enough, command.max_messages))
             now_ms = self.now_ms()
             if not state.advance_in_part(now_ms) or state.exhausted:

@@ -181,3 +181,20 @@ async def test_a_standard_queue_delivers_messages_past_a_damaged_batch_of_any_si
         messages = await receive(client, queue, 100)
         assert sorted(each.offset for each in messages) == list(range(1, 50))
         assert await receive(client, queue) == []
+
+
+async def test_damage_that_was_deleted_blocks_no_receive(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        topic = topic_of(broker)
+        await send(client, topic, b"a-one", b"b-one")
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        damage(world, b"b-one")
+        assert await taken(client, queue) == [b"a-one", None]
+
+        await delete_records(client, topic, 2)
+
+        assert await taken(client, queue) == []
