@@ -299,8 +299,8 @@ class HostedPartition:
         self.journal.require()
         if self.metadata_version != self._context.metadata_version:
             self._context.check_view(self)
-        source = self.records.partition()
-        if source.log.log_start_offset > self._expiry.trimmed_below:
+        source, expiry = self.records.partition(), self._expiry
+        if source.log.log_start_offset > expiry.trimmed_below or expiry.trimmed_to is not None:
             self.trim()
         return source
 

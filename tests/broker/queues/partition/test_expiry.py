@@ -221,6 +221,30 @@ async def test_messages_with_deleted_records_are_trimmed_in_slices_before_a_deli
         assert await states(client, queue) == (0, 1, 0, 0)
 
 
+async def test_a_trim_ends_when_the_log_begins_earlier_again(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica of the records that is replaced begins at 0 before it has a copy."""
+    monkeypatch.setattr(remove, "PIECES_AT_ONCE", 2)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, visibility_timeout_ms="1s")
+        for number in range(10):
+            await produce(client, topic_of(broker), batch_of(b"%d" % number))
+            await receive(client, queue, 1)
+        await delete_records(client, topic_of(broker), 9)
+        (hosted,) = (
+            each for each in journal_of(broker, queue).watchers if isinstance(each, HostedPartition)
+        )
+        hosted.require()
+        log = hosted.records.partition().log
+        monkeypatch.setattr(log, "_log_start_offset", 0)
+
+        hosted.require()
+
+        assert hosted._expiry.trimmed_to is None
+
+
 async def test_messages_of_unknown_age_do_not_expire(
     mock_clock: MockClock,
 ) -> None:
