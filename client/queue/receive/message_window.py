@@ -268,7 +268,8 @@ class MessageWindow:
         self._counters.received += len(messages)
         self._counters.empty_receives += not messages
         self._was_short = len(messages) < options.max_messages
-        if error is not None and self._is_open:
+        if error is not None and self._is_open and not messages:
+            # With messages in hand, a repetition would bring those again.
             self._lost_attempt = options.attempt_id
         if messages and self._is_open:
             self._take(messages)

@@ -17,7 +17,12 @@ from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.receive.worker import QueueWorker
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import NotLeaderError
-from tidelog.wire.messages.queues import ReceiveReply, ReceiveRequest, Settled
+from tidelog.wire.messages.queues import (
+    PartitionReceived,
+    ReceiveReply,
+    ReceiveRequest,
+    Settled,
+)
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import AnyApi
 
@@ -208,6 +213,44 @@ async def test_a_fifo_queue_goes_on_at_once_after_a_lost_reply(
         assert number >= 2
         for group in "ab":
             assert [each for each in done if each[0] == group] == [f"{group}{n}" for n in range(10)]
+        assert await left(queue) == (0, 0)
+
+
+async def test_an_error_of_one_partition_brings_the_messages_of_another_only_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queue_of(autojump_clock, (1, 2), fifo=True, visibility_timeout=3600) as (
+        queue,
+        cluster,
+    ):
+        lead(cluster, 1)
+        await queue.send_batch(OutgoingMessage(value=b"%d" % n, group=b"only") for n in range(3))
+        error = NotLeaderError("another broker leads the partition").to_wire()
+        failed_count = 0
+
+        async def fail_one(request: ReceiveRequest, reply: _Reply) -> _Reply:
+            nonlocal failed_count
+            await trio.lowlevel.checkpoint()
+            received = cast("ReceiveReply", reply[0])
+            others = list({*request.partitions} - {each.partition for each in received.results})
+            if len(others) != 1:
+                return reply
+            failed_count += 1
+            results = [*received.results, PartitionReceived(others[0], error=error)]
+            return replace(received, results=results), reply[1]
+
+        change_replies(monkeypatch, cluster, fail_one)
+        seen: Counter[bytes | None] = Counter()
+
+        async def handle(message: Message) -> None:
+            await trio.sleep(1 if seen else 0)  # The first one is fast, so others come ahead.
+            seen[message.value] += 1
+
+        worker = queue.worker(handle, concurrency=1)
+        await run_until(worker, lambda: worker.statistics.done_count >= 3)
+
+        assert failed_count
+        assert set(seen.values()) == {1}, seen
         assert await left(queue) == (0, 0)
 
 
