@@ -42,11 +42,14 @@ class SliceReader:
 
     def is_cold(self, part: LogSlice) -> bool:
         """Return whether a slice must be loaded before it can be sent."""
-        return not part.is_ready() or self._env.buggify("cold fetch")
+        return not part.is_ready() or self._is_forced()
 
     def is_cold_file(self, file: File, position: int, length: int) -> bool:
         """Return whether checked bytes of a file must be read from the disk first."""
-        return not file.is_cached(position, length) or self._env.buggify("cold fetch")
+        return not file.is_cached(position, length) or self._is_forced()
+
+    def _is_forced(self) -> bool:
+        return self._env.buggify("cold fetch")
 
     async def load(self, partition: Partition, part: LogSlice) -> LogSlice:
         """Read a slice from the disk and check it; return its valid part.
