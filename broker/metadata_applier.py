@@ -159,8 +159,7 @@ class MetadataApplier:
 
     def _follow(self, delta: BrokerDelta) -> None:
         self._tell_of_leaders(delta)
-        are_many = len(delta.lead) > CREATED_AT_ONCE or self._env.buggify("blank replicas")
-        new = delta.lead if are_many else ()
+        new = delta.lead if self._partitions.are_many(len(delta.lead)) else ()
         for key in (*delta.lead, *delta.lead_on, *delta.follow):
             if self._stays_idle(key) or (key in new and self._stays_blank(key)):
                 continue  # It takes its role when it is opened.

@@ -383,9 +383,13 @@ class ReplicaManager:
                 )
             ]
         )
-        if len(missing) > CREATED_AT_ONCE or self._env.buggify("blank replicas"):
+        if self.are_many(len(missing)):
             for topic, number in sorted(missing, key=lambda each: each[0].is_internal):
                 self.leave_blank(topic, number)
+
+    def are_many(self, count: int) -> bool:
+        """Return whether so many new replicas are left without files until they are needed."""
+        return count > CREATED_AT_ONCE or self._env.buggify("blank replicas")
 
     def leave_blank(self, topic: Topic, number: int) -> bool:
         """Leave a replica without files until it is needed, if none was ever created here.
