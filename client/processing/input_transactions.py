@@ -121,6 +121,10 @@ class InputTransactions:
         await self._require_last(previous_id)
         await transaction.abort()
 
+    def close(self) -> None:
+        """Close the producers that were kept for the next transactions."""
+        self._session.forget()
+
     def _transaction(self, transaction_id: int) -> Transaction:
         return Transaction(
             self._cluster,

@@ -388,6 +388,7 @@ class Processor:
         except (TidelogError, trio.ClosedResourceError) as error:
             self._fail(error)
         finally:
+            partition.transactions.close()
             partition.progress = None
             partition.is_placed.set()
             partition.has_ended.set()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.world import World
 from tests.client.clients import client_of, orders_client
@@ -62,6 +62,17 @@ async def test_each_record_is_processed_once_over_restarts(autojump_clock: MockC
         assert sorted(await values(client), key=str) == sorted(sent, key=str)
         group = await client.admin.describe_group("copy")
         assert [each.lag_records for each in group.partitions] == [0, 0, 0]
+
+
+async def test_a_processor_leaves_no_producer_open(autojump_clock: MockClock) -> None:
+    async with copies_client(autojump_clock, 3) as client:
+        await fill(client, 0, 100)
+        before = client.statistics().producers.open
+
+        await client.process("orders", copied, name="copy", until_end=True)
+        await wait_all_tasks_blocked()
+
+        assert client.statistics().producers.open == before
 
 
 async def test_chosen_partitions_need_no_group(autojump_clock: MockClock) -> None:
