@@ -21,6 +21,8 @@ class FifoDispatch(Generic[Item]):
 
     def __init__(self) -> None:
         """Start empty."""
+        self.behind_count = 0
+        """Number of messages that wait for others of their groups."""
         self._ready: deque[Item] = deque()
         self._behind: dict[Hashable, deque[Item]] = {}
         """Waiting messages of each group with a message that is ready or has started."""
@@ -29,11 +31,6 @@ class FifoDispatch(Generic[Item]):
     def ready_count(self) -> int:
         """Number of messages that may start now."""
         return len(self._ready)
-
-    @property
-    def behind_count(self) -> int:
-        """Number of messages that wait for others of their groups."""
-        return sum(map(len, self._behind.values()))
 
     @property
     def first_ready(self) -> Item | None:
@@ -52,6 +49,7 @@ class FifoDispatch(Generic[Item]):
             self._ready.append(item)
         elif (behind := self._behind.get(group)) is not None:
             behind.append(item)
+            self.behind_count += 1
         else:
             self._behind[group] = deque()
             self._ready.append(item)
@@ -69,16 +67,20 @@ class FifoDispatch(Generic[Item]):
         behind = self._behind.get(group)
         if behind:
             self._ready.append(behind.popleft())
+            self.behind_count -= 1
         else:
             self._behind.pop(group, None)
 
     def break_off(self, group: Hashable | None) -> list[Item]:
         """Remove and return the waiting items of a group, whose started item is not done."""
-        return list(self._behind.pop(group, ()))
+        found = list(self._behind.pop(group, ()))
+        self.behind_count -= len(found)
+        return found
 
     def clear(self) -> list[Item]:
         """Remove and return all items."""
         found = [*self._ready, *(item for behind in self._behind.values() for item in behind)]
         self._ready.clear()
         self._behind.clear()
+        self.behind_count = 0
         return found
