@@ -414,7 +414,10 @@ class QueueServer:
                 if is_awaited or hosted.tick_at is None:
                     planned[hosted] = None
             for hosted in planned:
-                self._set_deadline(hosted)
+                try:
+                    self._set_deadline(hosted)
+                except Exception as error:  # noqa: BLE001  (the supervisor)
+                    drop_for(hosted, error)
         finally:
             self._is_busy = False
             self.clock.release()

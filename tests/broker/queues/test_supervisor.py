@@ -20,6 +20,7 @@ from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tidelog.broker.queues.handlers.deduplication_windows import PartitionWindow
 from tidelog.broker.queues.partition.expiry import Expiry
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.wire.errors import UnexpectedServerError
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
@@ -138,6 +139,19 @@ async def test_a_redrive_continues_when_the_defect_is_gone(
         await remove_defect(world, defects)
         values = [record.value for record in await fetch_all(client, topic)]
         assert values == [b"a", b"b", b"c", b"d", b"c", b"d"]
+
+
+async def test_a_queue_that_failed_to_plan_its_next_deadline_is_loaded_again(
+    mock_clock: MockClock, defects: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+        with monkeypatch.context() as patched:
+            patched.setattr(HostedPartition, "next_deadline_ms", property(_defective))
+            with pytest.raises(UnexpectedServerError, match="LookupError"):
+                await receive(client, queue, max_wait_ms=60_000)
+
+        await remove_defect(world, defects)
+        assert [each.value for each in await receive(client, queue)] == [b"c", b"d"]
 
 
 async def test_a_defect_in_the_check_for_background_work_does_not_stop_the_broker(
