@@ -1,5 +1,8 @@
 """Machines of brokers, and the restarts of their processes."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -15,7 +18,7 @@ from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import World
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.server import open_broker
+from tidelog.broker.server import Broker, open_broker
 from tidelog.coordinator.metadata.records import BrokerChanged, PartitionsChanged
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.wire.errors import DataDirectoryError, DuplicateBrokerError, LogOfflineError
@@ -81,6 +84,7 @@ class Machine:
         """Seconds of the next downtime; `None` for the plan's value."""
         self.is_serving = False
         """Whether the current process has reported its start."""
+        self._broker: Broker | None = None
         self._world = world
         self._plan = plan
         self._random = random
@@ -99,6 +103,7 @@ class Machine:
             self._stop_wanted = trio.Event()
             self._starts = trio.Event()
             self.is_serving = False
+            self._broker = None
             process = self.node.start(self._serve)
             await process.ended.wait()
             if self._gets_new_disk:
@@ -133,6 +138,13 @@ class Machine:
         """Stop the broker cleanly."""
         self._stop_wanted.set()
 
+    def open_logs(self) -> None:
+        """Have the broker open the logs that its start has left closed."""
+        partitions = None if self._broker is None else self._broker._partitions
+        if self.is_up and partitions is not None:
+            for key, _ in list(partitions.idle.items()):
+                partitions.replica(*key)
+
     def offline(self) -> None:
         """Schedule a kill of this process, as an operator would, unless it ends before."""
         process = self.node.process
@@ -159,7 +171,8 @@ class Machine:
         config = BrokerConfig(**settings)
         stop_wanted = self._stop_wanted
         try:
-            async with open_broker(config, process.env, process.disk, secret=SECRET):
+            async with open_broker(config, process.env, process.disk, secret=SECRET) as broker:
+                self._broker = broker
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError, LogOfflineError, DuplicateBrokerError) as error:
             # A broker with a new identity must wait until its old one is fenced.

@@ -266,11 +266,14 @@ class Replicas:
         )
 
     def are_whole(self) -> bool:
-        """Return whether all replicas have the same end, and none is damaged."""
+        """Return whether all replicas are open and have the same end, and none is damaged."""
+        assigned = self._assigned()
+        if not self._open.issuperset((key, node) for key in assigned for node in assigned[key]):
+            return False  # Those of an ended process tell nothing about the files of now.
         if not self.are_level():
             return False
         try:
-            for replicas in self._assigned().values():
+            for replicas in assigned.values():
                 for each in replicas.values():
                     batches_of(each.log, each.log.log_start_offset)
         except (CorruptRecordError, LogOfflineError):

@@ -259,7 +259,9 @@ class _Run:
     async def _compare_replicas(self) -> None:
         await self._wait_in_sync()
         with trio.move_on_after(_IN_SYNC_S):
-            while not self.replicas.are_whole():  # noqa: ASYNC110  (there is no event)
+            while not self.replicas.are_whole():
+                for machine in self.machines.all:
+                    machine.open_logs()
                 await trio.sleep(0.1)
             self.replicas.compare(self._may_lack())
             return
