@@ -354,7 +354,7 @@ class ReplicatedState:
                 raise NotControllerError(
                     "a command was refused, and earlier ones are not committed yet; try again"
                 )
-            self._controller = MetadataStateMachine.from_snapshot(self._image.snapshot())
+            self._controller = MetadataStateMachine(self._image.state.copy())
             self._controller_term = self._node.term
             self._last = None
         return self._controller

@@ -331,6 +331,24 @@ class Catalog:
         catalog._next_producer_id = snapshot.next_producer_id
         return catalog
 
+    def copy(self) -> "Catalog":
+        """Return an independent catalog with the same topics, which never change in place."""
+        catalog = Catalog()
+        catalog.topic_names = self.topic_names.copy()
+        catalog.queue_names = self.queue_names.copy()
+        catalog._by_name = self._by_name.copy()
+        catalog._by_id = self._by_id.copy()
+        catalog._internal_topics = {
+            topic_id: each.copy() for topic_id, each in self._internal_topics.items()
+        }
+        catalog._owned = self._owned.copy()
+        catalog._dead_letter_sources = {
+            queue: each.copy() for queue, each in self._dead_letter_sources.items()
+        }
+        catalog._deleted_ids = self._deleted_ids.copy()
+        catalog._next_producer_id = self._next_producer_id
+        return catalog
+
     def snapshot(self) -> CatalogSnapshot:
         """Return the whole catalog; `from_snapshot` is the inverse."""
         topics = [

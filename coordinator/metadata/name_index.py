@@ -23,6 +23,12 @@ class NameIndex:
         self._names: list[str] = []
         self._is_sorted = False
 
+    def copy(self) -> "NameIndex":
+        """Return an independent index of the same names."""
+        index = NameIndex()
+        index._names, index._is_sorted = self._names.copy(), self._is_sorted
+        return index
+
     __hash__ = None  # type: ignore[assignment]  # Its names change.
 
     def __eq__(self, other: object) -> bool:

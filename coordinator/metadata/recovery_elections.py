@@ -43,7 +43,7 @@ class RecoveryElections:
         wait_ms = recovery_election_wait_ms(state.config)
         waiting = [
             (topic_id, number, partition.leader_epoch)
-            for topic_id, number in state.index.leaderless
+            for topic_id, number in state.index.awaiting_reports
             if (partition := state.partition(topic_id, number)) is not None
             and any(
                 each.log_end is not None and each.node_id in partition.eligible_leader_replicas

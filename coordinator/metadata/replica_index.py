@@ -4,6 +4,7 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Collection
+from copy import copy
 from typing import final
 
 import msgspec
@@ -39,7 +40,16 @@ class ReplicaIndex:
         self._hosted: dict[int, dict[bytes, int]] = {}
         self._loads: dict[int, Load] = {}
         self._not_preferred: dict[tuple[bytes, int], None] = {}
-        self._leaderless: dict[tuple[bytes, int], None] = {}
+        self._awaiting_reports: dict[tuple[bytes, int], None] = {}
+
+    def copy(self) -> "ReplicaIndex":
+        """Return an independent index of the same replicas."""
+        index = ReplicaIndex()
+        index._hosted = {node_id: topics.copy() for node_id, topics in self._hosted.items()}
+        index._loads = {node_id: copy(load) for node_id, load in self._loads.items()}
+        index._not_preferred = self._not_preferred.copy()
+        index._awaiting_reports = self._awaiting_reports.copy()
+        return index
 
     @property
     def not_preferred(self) -> Collection[tuple[bytes, int]]:
@@ -47,9 +57,9 @@ class ReplicaIndex:
         return self._not_preferred.keys()
 
     @property
-    def leaderless(self) -> Collection[tuple[bytes, int]]:
-        """Partitions that have no leader."""
-        return self._leaderless.keys()
+    def awaiting_reports(self) -> Collection[tuple[bytes, int]]:
+        """Partitions that have no leader, and unverified replicas to compare."""
+        return self._awaiting_reports.keys()
 
     def topic_ids(self, node_id: int) -> list[bytes]:
         """Return the topics that have replicas on a broker, always in the same order."""
@@ -85,10 +95,10 @@ class ReplicaIndex:
             self._not_preferred[key] = None
         else:
             self._not_preferred.pop(key, None)
-        if replicas and leader is None:
-            self._leaderless[key] = None
+        if leader is None and after.unverified_replicas:
+            self._awaiting_reports[key] = None
         else:
-            self._leaderless.pop(key, None)
+            self._awaiting_reports.pop(key, None)
 
     def _move_replicas(
         self, topic_id: bytes, before: PartitionRegistration, after: PartitionRegistration

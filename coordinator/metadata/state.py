@@ -110,6 +110,29 @@ class ClusterState:
             state._add(topic.topic_id, topic.partitions, pool)
         return state
 
+    def copy(self) -> "ClusterState":
+        """Return an independent state that shares what never changes in place.
+
+        It costs a fraction of a snapshot, and no second object for each topic and partition.
+        """
+        state = ClusterState()
+        state.catalog = self.catalog.copy()
+        state.transactions = Transactions(self.transactions.snapshot())
+        state.events = ClusterEvents(self.events.snapshot())
+        state.security = SecurityState(self.security.snapshot())
+        state._brokers = self._brokers.copy()
+        state._drained = self._drained.copy()
+        state._partitions = {topic_id: each.copy() for topic_id, each in self._partitions.items()}
+        state._overrides = self._overrides
+        state._config = self._config
+        state._next_broker_epoch = self._next_broker_epoch
+        state._data_losses = self._data_losses
+        state._fsync_since = self._fsync_since.copy()
+        state._index = self._index.copy()
+        state._feature_level = self._feature_level
+        state._used_level = self._used_level
+        return state
+
     def snapshot(self) -> ClusterSnapshot:
         """Return the whole state; `from_snapshot` is the inverse."""
         topics = [

@@ -184,7 +184,7 @@ def test_a_report_of_an_earlier_leader_epoch_does_not_count() -> None:
     cluster.report_log_end(2, 0, 585)
     end = cluster.partition().unverified_replicas[-1]
     assert end.log_end is None
-    key = next(iter(cluster.state.index.leaderless))
+    key = next(iter(cluster.state.index.awaiting_reports))
     reported = cluster.partition().unverified_replicas[1].log_end
     assert reported is not None
 
@@ -224,7 +224,7 @@ def test_an_accepted_loss_elects_the_greatest_reported_end() -> None:
     cluster.fence(3)
     cluster.report_log_end(1, 0, 600)
     cluster.report_log_end(2, 0, 585)
-    key = next(iter(cluster.state.index.leaderless))
+    key = next(iter(cluster.state.index.awaiting_reports))
 
     cluster.do(ElectLeaders([key], accept_data_loss=True))
 
@@ -239,7 +239,7 @@ def test_an_accepted_loss_elects_no_log_that_ends_before_deleted_records() -> No
     cluster.fence(3)
     cluster.report_log_end(1, 0, 585)
     cluster.report_log_end(2, -1, 600)
-    key = next(iter(cluster.state.index.leaderless))
+    key = next(iter(cluster.state.index.awaiting_reports))
 
     cluster.do(ElectLeaders([key], accept_data_loss=True))
 

@@ -101,6 +101,7 @@ def test_a_broker_that_registered_before_the_topic_was_on_disk_may_lose_committe
     cluster.do(AlterTopic("ticks", {"durability": "fsync"}, []))
     assert may_lose("ticks")
     check_same(ClusterState.from_snapshot(cluster.state.snapshot()), cluster.state)
+    check_same(cluster.state.copy(), cluster.state)
     cluster.start(1)
     assert not may_lose("ticks")
 

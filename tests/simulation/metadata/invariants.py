@@ -236,6 +236,7 @@ def _check_reassignments(state: ClusterState, topic: Topic) -> None:
 
 def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
     assert set(state.index.not_preferred) == set(index.not_preferred)
+    assert set(state.index.awaiting_reports) == set(index.awaiting_reports)
     for node_id in {*state.brokers, *range(8)}:
         assert state.index.load(node_id) == index.load(node_id)
         assert state.index.topic_ids(node_id) == index.topic_ids(node_id)

@@ -86,6 +86,8 @@ class Run:
         self.topics: dict[str, bytes] = {}
         self.queues: dict[str, bytes] = {}
         self.used_ids: set[bytes] = set()
+        self._left: tuple[MetadataStateMachine, bytes] | None = None
+        """The machine that was copied last, and its snapshot of then."""
         self.go(Move("create", 0, 2, 2))
 
     def go(self, move: Move) -> None:
@@ -95,6 +97,7 @@ class Run:
                 self.cluster.machine.snapshot()
             )
             check_same(self.cluster.follower.state, self.cluster.state)
+            self._go_on_with_a_copy()
             return
         command = KINDS[move.kind](self, move)
         if command is None:
@@ -167,6 +170,15 @@ class Run:
                 command.clean_stop_epoch != previous.broker_epoch and in_memory and is_one_of_many
             ):
                 assert command.node_id not in partition.eligible_leader_replicas
+
+    def _go_on_with_a_copy(self) -> None:
+        """Replace the machine by a copy; the one before it must stay as it is."""
+        if self._left is not None:
+            machine, snapshot = self._left
+            assert machine.snapshot() == snapshot, "a change of the copy changed the original"
+        self._left = (self.cluster.machine, self.cluster.machine.snapshot())
+        self.cluster.machine = MetadataStateMachine(self.cluster.state.copy())
+        check_same(self.cluster.machine.state, self.cluster.follower.state)
 
     def _outcome(self, machine: MetadataStateMachine, command: Command) -> CommandOutcome | str:
         try:
