@@ -27,7 +27,8 @@ from tests.simulation.machine.disk_contents import contents
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
 from tidelog.coordinator.raft.messages import Entry, EntryKind
-from tidelog.coordinator.raft_node.storage import open_raft_storage
+from tidelog.coordinator.raft_node import node as raft_node
+from tidelog.coordinator.raft_node.storage import RaftStorage, open_raft_storage
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.errors import (
     ConfigError,
@@ -69,6 +70,39 @@ async def test_after_a_clean_stop_nothing_is_scanned(mock_clock: MockClock) -> N
         assert world.told("log_recovered") == []
         assert [event["was_clean"] for event in world.told("broker_started")] == [True, True]
         assert len(await fetch_all(client, topic)) == 1
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 1 * MiB])
+async def test_a_clean_stop_takes_a_snapshot_of_much_metadata(
+    limit_bytes: int, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_node, "STOP_SNAPSHOT_BYTES", limit_bytes)
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, partitions=3)
+        await produce(client, topic, batch_of(b"value"))
+    _, stored, _ = open_raft_storage(METADATA_DIRECTORY, FileCache(world.disk), now_ms=0)
+
+    assert bool(stored.snapshot.data) == (not stored.entries) == (limit_bytes == 1)
+    async with world.broker(), world.client() as client:
+        assert len(await fetch_all(client, topic)) == 1
+
+
+async def test_a_disk_without_room_for_a_snapshot_does_not_fail_a_stop(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def has_no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(raft_node, "STOP_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(RaftStorage, "compact", has_no_room)
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+
+    assert world.told("broker_stopped")[0]["is_clean"] is True
+    async with world.broker(), world.client() as client:
+        assert await fetch_all(client, topic) == []
 
 
 @pytest.mark.invariant("I16")

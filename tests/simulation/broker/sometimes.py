@@ -22,6 +22,7 @@ FORCED: Final = {
     "fetch cut short": "a fetch was answered as if it had asked for one byte",
     "poll without waiting": "a long poll was answered at once",
     "snapshot early": "a node took a snapshot of the metadata after a few entries",
+    "snapshot at stop": "a clean stop took a snapshot of the metadata that was not due",
     "no entries kept": "a node kept no entries below its snapshot",
     "cold fetch": "bytes in the page cache were read and checked in a thread",
     "small piece from its file": "few bytes were sent from the file, without a copy",
