@@ -17,12 +17,13 @@ from tidelog.wire.messages.hot_keys import HotKeysRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.metrics import MetricFamily, ReadMetricsReply
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
-from tidelog.wire.messages.queue_admin import DescribeQueuesRequest
+from tidelog.wire.messages.queue_admin import CreateQueuesRequest, DescribeQueuesRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.messages.transactions import StageRequest
 
 _SAME_LENGTH: Final[dict[type, tuple[str, str]]] = {
     CommitOffsetsRequest: ("offsets", "results"),
+    CreateQueuesRequest: ("queues", "results"),
     DescribeGroupsRequest: ("group_ids", "groups"),
     DescribeQueuesRequest: ("queues", "queues"),
     DescribeTopicsRequest: ("topics", "topics"),

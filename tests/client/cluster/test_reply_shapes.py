@@ -12,6 +12,12 @@ from tidelog.wire.messages.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
+from tidelog.wire.messages.queue_admin import (
+    CreateQueueRequest,
+    CreateQueuesReply,
+    CreateQueuesRequest,
+    QueueCreated,
+)
 
 WANTED = PartitionFetch(b"i" * 16, 0, 5, 1000)
 FETCHED = PartitionFetched(0, 5, 0)
@@ -31,6 +37,13 @@ def test_a_reply_with_another_number_of_results_does_not_match(asked: int, answe
         f"{answered} results for {asked} partitions"
     )
     assert mismatch(request, FetchReply([FETCHED] * asked)) is None
+
+
+def test_each_queue_to_create_has_a_result() -> None:
+    request = CreateQueuesRequest([CreateQueueRequest("work", "work", None, [], False, {}, {})])
+
+    assert mismatch(request, CreateQueuesReply([])) == "0 results for 1 queues"
+    assert mismatch(request, CreateQueuesReply([QueueCreated(b"q", b"t")])) is None
 
 
 def test_a_request_for_all_matches_any_number_of_results() -> None:
