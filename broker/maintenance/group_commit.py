@@ -47,6 +47,9 @@ class GroupCommit:
         self.syncs = Histogram(SYNC_DURATION)
         """Seconds of each sync."""
         self._lazy: dict[Partition, None] = {}
+        self._gatherings: dict[Partition, Gathering] = {}
+        """Decide whether a flush waits for further requests; not attributes of partitions, of which
+        one more would take a kilobyte."""
         self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
         """Partitions that are being synced, with the start of the sync (seconds of trio's clock),
@@ -71,8 +74,9 @@ class GroupCommit:
         """Start a flush; if one runs, another follows it."""
         self._wanted.add(partition)
         partition.is_flush_wanted = True
-        if partition.gathering is not None:
-            partition.gathering.requested += 1
+        gathering = self._gatherings.get(partition)
+        if gathering is not None:
+            gathering.requested += 1
         if not (partition.is_flushing or partition.is_held):
             partition.is_flushing = True
             self._running_count += 1
@@ -113,6 +117,7 @@ class GroupCommit:
             or (partition.is_removing and not is_for_good)
         ):
             await self._wait_ended()
+        self._gatherings.pop(partition, None)
 
     @asynccontextmanager
     async def hold(self, partition: Partition) -> AsyncGenerator[None, None]:
@@ -219,15 +224,14 @@ class GroupCommit:
         partition.flushes_ended += 1
         self._tell_ended()
 
-    @staticmethod
-    async def _gather(partition: Partition) -> None:
+    async def _gather(self, partition: Partition) -> None:
         """Let records that arrive in this turn of the loop join the flush, if some usually do.
 
         None can during the sync.
         """
-        gathering = partition.gathering
+        gathering = self._gatherings.get(partition)
         if gathering is None:
-            gathering = partition.gathering = Gathering()
+            gathering = self._gatherings[partition] = Gathering()
         if gathering.is_due():
             await trio.lowlevel.checkpoint()
         gathering.begins()

@@ -13,7 +13,6 @@ from tidelog.broker.encryption.keyring import Keyring
 from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
-from tidelog.broker.partitions.gathering import Gathering
 from tidelog.broker.partitions.traffic import PartitionTraffic
 from tidelog.coordinator.metadata.catalog import topic_of_staging
 from tidelog.coordinator.metadata.topic_config import TopicConfig
@@ -91,8 +90,6 @@ class Partition:
     Invariant: every waiter below the acknowledged offset has been called.
     """
 
-    gathering: Gathering | None = None
-    """Decides whether a flush waits for further requests; `None` before the first flush."""
     storage_refusal: Callable[[], BrokerError] | None = None
     """Returns the error for appends, while the owner of the topic has used up its quota of storage;
     else `None`."""
