@@ -264,8 +264,10 @@ class MetadataApplier:
 
     async def _open_one(self, topic_id: bytes, number: int) -> None:
         await self._open(topic_id, number)
+        numbers = self._due.get(topic_id)
+        if numbers is None:
+            return  # The topic was deleted meanwhile.
         self._begun.add(topic_id)
-        numbers = self._due[topic_id]
         numbers.pop(number, None)
         if not numbers:
             self._no_more_due(topic_id)

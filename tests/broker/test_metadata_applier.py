@@ -350,6 +350,28 @@ async def test_a_topic_deleted_during_a_start_leaves_no_files(
         assert world.disk.list_directory("topics") == []
 
 
+async def test_a_topic_deleted_while_several_logs_are_opened_leaves_no_files(
+    mock_clock: MockClock,
+) -> None:
+    world, cluster = World(mock_clock), Cluster(1)
+    async with keeping(world, cluster) as kept:
+        await kept.start()
+        world.work.hold_work()
+        kept.hear(lambda: cluster.create("orders", [1], [1], [1], [1]))
+        topic_id = cluster.state.catalog.topic("orders").topic_id
+        await settle()
+        while not kept.partitions.all():
+            world.work.let_one()
+            await settle()
+
+        kept.hear(delete(cluster))
+        world.work.let_all()
+        await kept.applier.settle(topic_id)
+
+        assert kept.partitions.all() == []
+        assert world.disk.list_directory("topics") == []
+
+
 @pytest.mark.parametrize(
     ("error_number", "error_type", "reason"),
     [

@@ -77,7 +77,6 @@ FIRST_SEEDS = {
     "letting-go-forgotten-beside-a-subscription": 5,
     "offline-for-ever": 150,
     "acknowledged-by-the-leader-alone": 5,
-    "logs-are-not-compared": 110,
     "transaction-appended-again": 27,
     "sent-counted-by-the-server-of-the-queue": 3,
 }
