@@ -89,12 +89,17 @@ class PartitionChangeBuilder:
         self, topic: Topic, number: int, event: PartitionEvent = NO_EVENT
     ) -> PartitionRegistration:
         """Apply an event to a partition and its co-located partitions; return the partition."""
+        before = self.partition(topic.topic_id, number)
+        assert before is not None, "the caller checks that it is there"
+        if event.assignment is None and not before.is_reassigning:
+            after = self._elect(topic, number, before, event=event)
+            return before if after is before else self._note(topic, number, after)
         for step in self.preview(topic, number, event):
             if step.after is not step.before:
                 self._note(step.topic, number, step.after)
-        after = self.partition(topic.topic_id, number)
-        assert after is not None, "it was there before"
-        return after
+        changed = self.partition(topic.topic_id, number)
+        assert changed is not None, "it was there before"
+        return changed
 
     def bump_partition_epoch(self, topic: Topic, number: int) -> PartitionRegistration:
         """Raise the partition epoch of a partition and change nothing else."""
@@ -108,9 +113,10 @@ class PartitionChangeBuilder:
         """Return the changes of an event: the partition and its co-located partitions."""
         before = self.partition(topic.topic_id, number)
         assert before is not None, "the caller checks that it is there"
-        wanted = [(topic, event)]
         if event.assignment is None and not before.is_reassigning:
-            return self._next(wanted, number, may_complete=True)
+            after = self._elect(topic, number, before, event=event)
+            return [PartitionTransition(topic, before, after)]
+        wanted = [(topic, event)]
         others = self._colocated_topics(topic)
         wanted += [(other, PartitionEvent(assignment=event.assignment)) for other in others]
         steps = self._next(wanted, number, may_complete=True)
@@ -137,22 +143,27 @@ class PartitionChangeBuilder:
             context = ElectionContext(
                 self._brokers, self._minimum_of(topic), may_complete, source_in_sync
             )
-            if event.assignment is None and not before.is_reassigning:
-                after = self._elect(before, event, context)
-            else:
-                after = elect(before, event, context)
+            after = elect(before, event, context)
             steps[topic.topic_id] = PartitionTransition(topic, before, after)
         return list(steps.values())
 
     def _elect(
-        self, before: PartitionRegistration, event: PartitionEvent, context: ElectionContext
+        self, topic: Topic, number: int, before: PartitionRegistration, *, event: PartitionEvent
     ) -> PartitionRegistration:
-        """Return the partition after an event, without an election if one like it had one."""
-        minimum = context.min_insync_replicas(before.replication_factor)
-        source_in_sync = context.source_in_sync
-        case = (id(event), before, minimum, None if source_in_sync is None else (*source_in_sync,))
+        """Return a partition after an event that concerns no other partition.
+
+        There is no election if one like it was held.
+        """
+        source_in_sync = None
+        if topic.is_internal:
+            source = self.partition(topic.source_id, number)
+            assert source is not None, "a topic with queues is not deleted"
+            source_in_sync = source.in_sync_replicas
+        minimum = self.minimum(topic, before.replication_factor)
+        case = (id(event), before, minimum, source_in_sync)
         known = self._elected.get(case)
         if known is None:
+            context = ElectionContext(self._brokers, self._minimum_of(topic), True, source_in_sync)
             after = elect(before, event, context)
             # The event is kept, so that no other gets its id.
             self._elected[case] = (event, None if after is before else after)
