@@ -133,8 +133,9 @@ async def test_segments_that_cannot_be_removed_are_no_longer_read(
         topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="5KiB")
         for _ in range(4):
             await produce(client, topic, batch_of(bytes(3000)))
-        await settle()  # No request has waited for the last checkpoint.
-        world.disk.fail("remove", error_number=errno.EACCES, count=1)
+        (directory,) = world.disk.list_directory("topics")
+        first = f"topics/{directory}/0/{0:020d}.log"
+        world.disk.fail("remove", path=first, error_number=errno.EACCES, count=1)
 
         await world.pass_time(6)
         await world.pass_time(6)
