@@ -48,13 +48,10 @@ class PartitionLeader:
         self._followers = followers
         if high_watermark is None:
             high_watermark = 0 if followers.members else durable_end_offset
-        self._high_watermark = min(high_watermark, log_end_offset)
+        self.high_watermark = min(high_watermark, log_end_offset)
+        """First offset not known to be on every in-sync replica (exclusive end); to be read only.
+        """
         self._advance_high_watermark()
-
-    @property
-    def high_watermark(self) -> int:
-        """First offset not known to be on every in-sync replica (exclusive end)."""
-        return self._high_watermark
 
     @property
     def replicas(self) -> ReplicaSet:
@@ -72,7 +69,7 @@ class PartitionLeader:
 
         Until then the high watermark may be lower than that of an earlier leader.
         """
-        return self._high_watermark >= self.epoch_start_offset
+        return self.high_watermark >= self.epoch_start_offset
 
     def is_hw_limiting(self, node_id: int) -> bool:
         """Return whether the high watermark waits for a follower."""
@@ -90,7 +87,7 @@ class PartitionLeader:
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
         self._advance_high_watermark()
-        return self._high_watermark
+        return self.high_watermark
 
     def follower_reported(self, report: FollowerReport, *, now_ms: int) -> None:
         """Apply the report of a follower whose log was compared with this one."""
@@ -166,10 +163,10 @@ class PartitionLeader:
         """
         if acks is not Acks.ALL:
             return self._position()
-        return min(self._everywhere(), self._high_watermark)
+        return min(self._everywhere(), self.high_watermark)
 
     def _ends(self) -> LogEnds:
-        return LogEnds(self._log_end_offset, self._high_watermark, self.durability)
+        return LogEnds(self._log_end_offset, self.high_watermark, self.durability)
 
     def _position(self) -> int:
         if self.durability is Durability.FSYNC:
@@ -193,7 +190,7 @@ class PartitionLeader:
     def _advance_high_watermark(self) -> None:
         """Raise the high watermark to the lowest position of all members, if enough are in sync."""
         everywhere = self._everywhere()
-        if everywhere > self._high_watermark:
+        if everywhere > self.high_watermark:
             replicas = self._followers.replicas
             if len(replicas.in_sync_replicas) >= replicas.min_insync_replicas:
-                self._high_watermark = everywhere
+                self.high_watermark = everywhere

@@ -202,6 +202,13 @@ class QueueState:
         """Number of messages of the redrive that are neither at their target nor back."""
         return 0 if self.redrive is None else self.moves.count_of(self.redrive.number)
 
+    @property
+    def visible_count(self) -> int:
+        """Number of visible messages; see `counts`."""
+        unreceived = self.unreceived
+        waiting = max(0, unreceived.end - self.cursor) - unreceived.chunk_count
+        return self.runs.counts[MessageState.VISIBLE] + waiting - unreceived.delayed_count
+
     def counts(self) -> StateCounts:
         """Return how many messages are in each state: exact, at no cost.
 
@@ -209,9 +216,8 @@ class QueueState:
         """
         unreceived = self.unreceived
         counts = self.runs.counts
-        waiting = max(0, unreceived.end - self.cursor) - unreceived.chunk_count
         return StateCounts(
-            counts[MessageState.VISIBLE] + waiting - unreceived.delayed_count,
+            self.visible_count,
             counts[MessageState.IN_FLIGHT],
             counts[MessageState.DELAYED] + unreceived.delayed_count,
             counts[MessageState.DEAD],

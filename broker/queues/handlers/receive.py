@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, final
 
 import trio
+from msgspec.structs import replace
 
 from tidelog.broker.queues.handlers.settle import PendingSettle, SettleHandler
 from tidelog.broker.queues.partition.delivery import Delivery, EmptyReason
@@ -89,7 +90,13 @@ class PendingReceive:
             self.settling = PendingSettle(
                 server, purgatory, on_decided=self.begin, on_committed=self._reply_if_complete
             )
-        self._whole = self._command(request.max_messages)
+        self._whole = ReceiveCommand(
+            max_messages=request.max_messages,
+            visibility_timeout_ms=request.visibility_timeout_ms,
+            holder=request.holder,
+            attempt_id=request.attempt_id,
+            is_repetition=request.is_repetition,
+        )
 
     def begin(self) -> None:
         """Find the partitions, and look for messages in the next tick.
@@ -118,10 +125,11 @@ class PendingReceive:
             # It ended before the first look: nothing is leased for it.
             self.drop()
         elif self._is_waiting:
-            with self._response:
+            try:  # As `with self._response`, which takes two calls more.
                 self._attempt(ready_at, is_last=False)
-                return
-            self._end()  # A defect raised an error, which was sent as the reply.
+            except Exception as error:  # noqa: BLE001  (the supervisor)
+                self._response.caught(error)
+                self._end()
 
     def park(self) -> None:
         """See `broker.queues.queue_server.NewRequest`."""
@@ -142,19 +150,14 @@ class PendingReceive:
     def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._max_bytes
         unknown: list[HostedPartition] = []
+        command = self._whole
         for hosted in self._hosted if ready_at is None else self._in_order(ready_at):
             try:
-                is_first = left == self._request.max_messages
-                command = self._whole if is_first else self._command(left)
                 delivery = hosted.take(self, command, room)
             except BrokerError as error:
                 if not self._is_waiting:
                     return  # `on_failure` of the partition has ended this receive.
-                if isinstance(error, UnknownQueueError):
-                    raise
-                # The error of a failed disk is retriable: the next leader has another disk.
-                told = hosted.journal.partition.passing(error)
-                self._results.append(PartitionReceived(hosted.number, error=told.to_wire()))
+                self._cannot_receive(hosted, error)
                 continue
             if delivery is EmptyReason.NOT_KNOWN_YET:
                 unknown.append(hosted)
@@ -165,12 +168,23 @@ class PendingReceive:
                 room -= delivery.received.batch_bytes
                 if left <= 0 or room <= 0:
                     break
+                command = replace(command, max_messages=left)
             elif hosted is ready_at and not self._is_immediate:
                 return  # The other partitions have not changed.
-        self._settle_if_due(unknown, is_last=is_last)
+        if self._results:
+            self._settle()
+        else:
+            self._settle_if_due(unknown, is_last=is_last)
+
+    def _cannot_receive(self, hosted: HostedPartition, error: BrokerError) -> None:
+        if isinstance(error, UnknownQueueError):
+            raise error
+        # The error of a failed disk is retriable: the next leader has another disk.
+        told = hosted.journal.partition.passing(error)
+        self._results.append(PartitionReceived(hosted.number, error=told.to_wire()))
 
     def _settle_if_due(self, unknown: Sequence[HostedPartition], *, is_last: bool) -> None:
-        if is_last and self._is_immediate and not self._results:
+        if is_last and self._is_immediate:
             for hosted in unknown:
                 late = LeaderNotAvailableError(
                     f"partition {hosted.number} of the queue is not loaded yet; ask again"
@@ -211,7 +225,8 @@ class PendingReceive:
         """See `broker.partitions.partition.AckWaiter`."""
         del level
         self._open.discard(index)
-        self._reply_if_complete()
+        if not self._open:
+            self._reply_if_complete()
 
     def failed(self, index: int, error: BrokerError) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
@@ -264,16 +279,6 @@ class PendingReceive:
                 hosted.require()
                 hosted.decide(hosted.core.settle(returned, now_ms=hosted.now_ms()))
 
-    def _command(self, max_messages: int) -> ReceiveCommand:
-        request = self._request
-        return ReceiveCommand(
-            max_messages=max_messages,
-            visibility_timeout_ms=request.visibility_timeout_ms,
-            holder=request.holder,
-            attempt_id=request.attempt_id,
-            is_repetition=request.is_repetition,
-        )
-
     def _add(self, hosted: HostedPartition, delivery: Delivery) -> None:
         index = len(self._results)
         self._results.append(delivery.received)
@@ -315,8 +320,10 @@ class PendingReceive:
         if self.settling is not None and not self.settling.is_done:
             return
         self._end()
-        with self._response:
+        try:  # As `with self._response`, which takes two calls more.
             self._reply()
+        except Exception as error:  # noqa: BLE001  (the supervisor)
+            self._response.caught(error)
 
     def _reply(self) -> None:
         pieces: list[BytesLike | FileRegion] = []

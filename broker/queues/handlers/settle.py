@@ -103,7 +103,8 @@ class PendingSettle:
         """See `broker.partitions.partition.AckWaiter`."""
         del level
         self._open.discard(index)
-        self._complete_if_final()
+        if not self._open:
+            self._complete_if_final()
 
     def failed(self, index: int, error: BrokerError) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
@@ -151,8 +152,10 @@ class SettleHandler:
         """
 
         def reply() -> None:
-            with response:
+            try:  # As `with response`, which takes two calls more.
                 response.reply(SettleReply(pending.results))
+            except Exception as error:  # noqa: BLE001  (the supervisor)
+                response.caught(error)
 
         pending = PendingSettle(self._server, self._purgatory, on_committed=reply)
         return self.settle(request.queue_id, request.settlements, response, pending=pending)
@@ -273,8 +276,7 @@ def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> 
         return False
     if settlement.action != SettleAction.DELETE or core.config.is_fenced:
         return True
-    known_to = max(state.cursor, state.unreceived.end)
-    return all(first + count <= known_to for first, count in settlement.runs)
+    return _end_of(settlement) <= max(state.cursor, state.unreceived.end)
 
 
 async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
@@ -291,4 +293,7 @@ async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settl
 
 
 def _end_of(settlement: Settlement) -> int:
-    return max((first + count for first, count in settlement.runs), default=0)
+    end = 0
+    for first, count in settlement.runs:
+        end = max(end, first + count)
+    return end

@@ -29,6 +29,7 @@ from tidelog.broker.queues.partition.source_records import (
     Reading,
     SourceRecords,
     Unpacking,
+    needs_all_records,
 )
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervisor import start_supervised
@@ -526,11 +527,14 @@ class HostedPartition:
             BrokerError: No messages can be received here.
         """
         core, state, records = self.core, self.core.state, self.records
+        has_enough = partial(self._has_enough, command.max_messages)
 
         while True:
+            is_behind = state.unreceived.end < source.high_watermark
+            wants_more = is_behind and (needs_all_records(core.config) or not has_enough())
             # Damage that was found may be gone, with the records.
-            if state.unreceived.end < source.high_watermark or records.damage is not None:
-                yield from records.feed(core, partial(self._has_enough, command.max_messages))
+            if wants_more or records.damage is not None:
+                yield from records.feed(core, has_enough)
             now_ms = self.now_ms()
             if not state.advance_in_part(now_ms) or state.exhausted:
                 now_ms = yield from self._advance_in_parts()
@@ -587,7 +591,7 @@ class HostedPartition:
 
     def _has_enough(self, wanted: int) -> bool:
         """Return whether enough records are known to choose messages among them."""
-        return self._can_offer and self.core.state.counts().visible >= 2 * wanted
+        return self._can_offer and self.core.state.visible_count >= 2 * wanted
 
     def _deliver(
         self, plan: ReceivePlan, gathered: Gathered, source: Partition, *, now_ms: int

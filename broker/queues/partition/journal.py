@@ -4,7 +4,7 @@ Shell without tasks. Decisions of one tick become one batch; their waiters are c
 committed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, final
 
@@ -260,9 +260,11 @@ class Journal:
 
     def _tell_committed(self) -> bool:
         """Call the waiters for the commit, or park them; return whether all are called."""
+        if self.partition.leader is not self.led_as:
+            raise NotLeaderError(_NOT_LED)
         committed, self._on_committed = self._on_committed, []
         end = self.partition.log.log_end_offset
-        is_committed = end <= self.leader.acknowledged_offset(Acks.ALL)
+        is_committed = end <= self.led_as.acknowledged_offset(Acks.ALL)
         for waiter, index in committed:
             if is_committed:
                 waiter.acknowledged(index, AckLevel.DURABLE)
@@ -337,27 +339,23 @@ class Journal:
     def _append(self, frames: list[bytes], now_ms: int) -> None:
         partition = self.partition
         try:
-            for batch in _batches_of(frames):
-                self._append_batch(batch, now_ms)
+            for values in (frames,) if len(frames) == 1 else _batches_of(frames):
+                if partition.leader is not self.led_as:
+                    raise NotLeaderError(_NOT_LED)
+                columns = Columns(len(values), values=values)
+                batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
+                header = header_of(batch)
+                partition.log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
+                for value in values:
+                    self._bytes_since += len(value)
         except BrokerError as error:
             partition.note_status(str(error))
             raise partition.passing(error) from error
         partition.progressed()
 
-    def _append_batch(self, values: list[bytes], now_ms: int) -> None:
-        if self.partition.leader is not self.led_as:
-            raise NotLeaderError(_NOT_LED)
-        columns = Columns(len(values), values=values)
-        batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
-        header = header_of(batch)
-        self.partition.log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
-        self._bytes_since += sum(map(len, values))
 
-
-def _batches_of(frames: list[bytes]) -> Iterable[list[bytes]]:
+def _batches_of(frames: list[bytes]) -> list[list[bytes]]:
     """Return frames in parts for one batch each."""
-    if len(frames) == 1:
-        return (frames,)
     batches: list[list[bytes]] = []
     size = _BATCH_BYTES_MAX
     for frame in frames:

@@ -28,6 +28,7 @@ from tidelog.wire.batch.batch_columns import (
     unpack,
 )
 from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader, Columns, parse_header
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     CorruptRecordError,
@@ -237,7 +238,7 @@ class SourceRecords:
             LeaderNotAvailableError: This broker has no replica.
         """
         config = core.config
-        needs_all = bool(config.priority_weights) or config.fair_delivery
+        needs_all = needs_all_records(config)
         decodes_all = config.is_fifo or config.fair_delivery
         steps = batch_count = 0
         self.damage = None
@@ -607,6 +608,11 @@ class SourceRecords:
             size += part.length
             pieces.append(piece)
         return size, pieces
+
+
+def needs_all_records(config: QueueConfig) -> bool:
+    """Return whether the order needs all records, however many messages are known."""
+    return bool(config.priority_weights) or config.fair_delivery
 
 
 def _joined(batches: list[Batch]) -> list[LogSlice]:

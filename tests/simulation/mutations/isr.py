@@ -160,12 +160,12 @@ def _same_epoch(self: PartitionChangeBuilder, topic: Topic, number: int) -> Part
 
 
 def _advance_with_too_few(self: PartitionLeader) -> None:
-    self._high_watermark = max(self._high_watermark, self._everywhere())
+    self.high_watermark = max(self.high_watermark, self._everywhere())
 
 
 def _advance_alone(self: PartitionLeader) -> None:
     if self._followers.replicas.has_enough:
-        self._high_watermark = max(self._high_watermark, self._position())
+        self.high_watermark = max(self.high_watermark, self._position())
 
 
 def _whatever_it_says_of_itself(
