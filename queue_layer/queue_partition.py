@@ -29,7 +29,7 @@ from typing import Final, final
 
 from tidelog.queue_layer.collections.queue_clock import QueueClock
 from tidelog.queue_layer.commands import dead_letter, peek, receive, redrive, remove, settle
-from tidelog.queue_layer.commands.receive import GrantedLease, ReceiveCommand, ReceivePlan
+from tidelog.queue_layer.commands.receive import ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.remove import Cancelled
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
@@ -146,19 +146,17 @@ class QueuePartition:
         entries, lease = receive.decide(
             self.state, self.config, plan, taken=list(taken), now_ms=now_ms
         )
-        return Outcome(now_ms, entries, self._received(lease))
+        partition = self._receipts.partition
+        if not lease.runs:
+            return Outcome(now_ms, entries, PartitionReceived(partition))
+        receipt = self._receipts.make(lease.lease_id, lease.offsets)
+        received = PartitionReceived(partition, receipt, lease.runs, deadline_ms=lease.deadline_ms)
+        return Outcome(now_ms, entries, received)
 
     @property
     def is_over_limit(self) -> bool:
         """Whether `max_in_flight` keeps visible messages from being received."""
         return receive.room_in(self.state, self.config) <= 0 < self.state.counts().visible
-
-    def _received(self, lease: GrantedLease) -> PartitionReceived:
-        partition = self._receipts.partition
-        if not lease.runs:
-            return PartitionReceived(partition)
-        receipt = self._receipts.make(lease.lease_id, lease.offsets)
-        return PartitionReceived(partition, receipt, lease.runs, deadline_ms=lease.deadline_ms)
 
     def settle(self, settlement: Settlement, *, now_ms: int) -> Outcome[Settled]:
         """Decide on a settlement of received messages; errors are in the reply, none is raised.

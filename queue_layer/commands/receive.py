@@ -102,7 +102,7 @@ class ReceivePlan:
     A plan that repeats an attempt offers its messages again, all of which are to be taken.
     """
 
-    __slots__ = ("_state", "_version", "attempt", "command", "now_ms", "offers")
+    __slots__ = ("_state", "attempt", "command", "now_ms", "offers", "version")
 
     def __init__(
         self, state: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
@@ -112,7 +112,8 @@ class ReceivePlan:
         self.attempt: Attempt | None = None
         """Receive that this one repeats."""
         self._state = state
-        self._version = state.version
+        self.version = state.version
+        """Version of the state that it was made of."""
         if command.attempt_id is not None:
             self.attempt = earlier_attempt(state, config, command, now_ms=now_ms)
         if self.attempt is not None:
@@ -129,7 +130,7 @@ class ReceivePlan:
         if self.attempt is not None:
             found = self._state.attempts.find(self.attempt.attempt_id, now_ms=self._state.time_ms)
             return found is self.attempt
-        return self._version == self._state.version
+        return self.version == self._state.version
 
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield the offers."""
@@ -163,7 +164,7 @@ def _offers(
     if left <= 0 or state.order is None:
         return []
     offers: list[ReceivedRun] = []
-    max_deliveries = config.max_deliveries or WITHOUT_LIMIT
+    max_deliveries = runs.max_deliveries
     last_chance = max_deliveries - 1 or WITHOUT_LIMIT
     """Receive count of messages whose next delivery is the last, of several."""
     looked_at = 0
@@ -225,18 +226,22 @@ def decide(
         timeout_ms = config.visibility_timeout_ms
     if plan.attempt is not None:
         return _repeated(plan, plan.attempt, now_ms + timeout_ms)
-    runs = plan.taken_of(taken) if plan.is_current and plan.now_ms == now_ms else None
+    is_current = plan.version == state.version and plan.now_ms == now_ms
+    runs = plan.taken_of(taken) if is_current else None
     if runs is None:
         runs = _still_offered(state, config, plan, taken=taken, now_ms=now_ms)
     lease_id = state.next_lease_id
-    deadline_ms = _lease_end(state, now_ms, timeout_ms)
+    deadline_ms = now_ms + timeout_ms
+    if timeout_ms:  # A little later if very many others end then.
+        deadline_ms = min(state.runs.free_time(deadline_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
     if not runs:
         return [], GrantedLease(lease_id, [], [], deadline_ms)
     runs.sort(key=_first_offset)
     offsets: list[Run] = []
     for run in runs:
         offsets.append((run.first_offset, run.count))  # noqa: PERF401  (a call less)
-    offsets = joined(offsets)
+    if len(offsets) > 1:
+        offsets = joined(offsets)
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
     entries: list[AnyEntry] = [Received(lease_id, offsets, deadline_ms, holder, attempt_id)]
     if not state.unreceived.is_plain:
@@ -260,13 +265,6 @@ def _still_offered(
     return _cut(runs, room_in(state, config))
 
 
-def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
-    """Return the end of a lease: a little later if very many others end then."""
-    if not timeout_ms:
-        return now_ms
-    return min(state.runs.free_time(now_ms + timeout_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
-
-
 def _repeated(
     plan: ReceivePlan, attempt: Attempt, deadline_ms: int
 ) -> tuple[list[AnyEntry], GrantedLease]:
@@ -281,8 +279,6 @@ def _repeated(
 
 def joined(runs: list[Run]) -> list[Run]:
     """Return runs in ascending order, joined where they touch."""
-    if len(runs) == 1:
-        return runs
     result: list[Run] = []
     for first, count in sorted(runs):
         if result and result[-1][0] + result[-1][1] == first:

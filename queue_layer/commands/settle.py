@@ -110,7 +110,12 @@ def decide(
     if accepted and accepted[-1][1] > max(state.cursor, state.unreceived.end):
         # The cursor would pass records that may be delayed, or chunks.
         raise LeaderNotAvailableError("the messages are not all known here yet")
-    entries = _entries(state, config, settlement, receipt=receipt, pieces=accepted, now_ms=now_ms)
+    if action is SettleAction.DELETE:
+        entries = _deleted(state, accepted)
+    else:
+        entries = _entries(
+            state, config, settlement, receipt=receipt, pieces=accepted, now_ms=now_ms
+        )
     return entries, _grouped(refused) if refused else []
 
 
@@ -125,12 +130,12 @@ def _split(settlement: Settlement, pieces: list[_Open]) -> tuple[list[_Open], li
 
 
 def divided(settlement: Settlement) -> Sequence[Settlement]:
-    """Return a settlement in parts of at most `RUNS_MAX` runs, to be decided one after the other.
+    """Return a settlement of more than `RUNS_MAX` runs in parts, to be decided one after the other.
 
     A settlement with an invalid run is not divided, so that it is refused as a whole.
     """
     runs = settlement.runs
-    if len(runs) <= RUNS_MAX or not all(map(_is_valid, runs)):
+    if not all(map(_is_valid, runs)):
         return (settlement,)
     return [
         replace(settlement, runs=runs[start : start + RUNS_MAX])
@@ -282,8 +287,6 @@ def _entries(
     now_ms: int,
 ) -> list[AnyEntry]:
     action = settlement.action
-    if action == SettleAction.DELETE:
-        return _deleted(state, pieces)
     if action in {SettleAction.REJECT, SettleAction.RETURN}:
         runs = _runs_of(pieces)
         if not runs:
@@ -327,7 +330,7 @@ def _runs_of(pieces: list[_Open]) -> list[Run]:
     for first, end, status in pieces:
         if status.stored is not SnapshotState.DEAD:
             runs.append((first, end - first))
-    return joined(runs)
+    return joined(runs) if len(runs) > 1 else runs
 
 
 def _released(

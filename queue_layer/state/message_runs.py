@@ -27,11 +27,11 @@ class MessageRuns:
     """
 
     __slots__ = (
-        "_max_deliveries",
         "_runs",
         "counts",
         "exhausted_count",
         "free_time",
+        "max_deliveries",
         "pieces",
         "time_ms",
         "timers",
@@ -41,7 +41,8 @@ class MessageRuns:
         self.time_ms = 0
         self.exhausted_count = 0
         """Messages that were received `max_deliveries` times, and are no dead letters."""
-        self._max_deliveries = max_deliveries
+        self.max_deliveries = max_deliveries
+        """Deliveries after which a message is a dead letter; `WITHOUT_LIMIT` for never."""
         self.counts = [0, 0, 0, 0]
         """Messages by `MessageState`, which is never `BLOCKED` here."""
         self._runs: RangeMap[MessageStatus] = RangeMap()
@@ -82,7 +83,7 @@ class MessageRuns:
         begins = self._runs.put(first, end, status)
         state = self.state(status)
         self.counts[state] += end - first
-        if status.receive_count >= self._max_deliveries and self.is_exhausted(status):
+        if status.receive_count >= self.max_deliveries and self.is_exhausted(status):
             self.exhausted_count += end - first
         if state is MessageState.IN_FLIGHT or state is MessageState.DELAYED:
             self.timers.add(status.visible_at_ms, begins)
@@ -91,7 +92,7 @@ class MessageRuns:
     def is_exhausted(self, status: MessageStatus) -> bool:
         """Return whether messages with a status had all their deliveries, and are not dead."""
         is_open = status.stored is not SnapshotState.DEAD
-        return status.receive_count >= self._max_deliveries and is_open
+        return status.receive_count >= self.max_deliveries and is_open
 
     def fill(self, pieces: Sequence[Piece]) -> None:
         """Replace all messages, by ascending ones; time stays."""
@@ -113,7 +114,7 @@ class MessageRuns:
         for piece_first, piece_end, status in pieces:
             state = self.state(status)
             self.counts[state] -= piece_end - piece_first
-            if status.receive_count >= self._max_deliveries and self.is_exhausted(status):
+            if status.receive_count >= self.max_deliveries and self.is_exhausted(status):
                 self.exhausted_count -= piece_end - piece_first
         rest = self._runs.ranges.get(end)
         if rest is not None and self._is_current(rest[1].visible_at_ms, end):

@@ -304,6 +304,12 @@ class QueueState:
             self._note_exhausted(first, end, status)
         return self.runs.time_ms
 
+    @property
+    def has_many_timers(self) -> bool:
+        """Whether so many leases or delays may end at once that time passes in parts."""
+        count = max(len(self.runs.timers.heap), len(self.unreceived.timers.heap))
+        return count >= TIMERS_PER_STEP
+
     def advance_in_part(self, now_ms: int) -> bool:
         """Let time pass by some thousand leases or delays; return whether it is `now_ms`.
 
@@ -311,7 +317,7 @@ class QueueState:
         Messages become visible in the order of their times, and each part ends at a time: so the
         order of delivery is the same as if time passed at once.
         """
-        if max(len(self.runs.timers.heap), len(self.unreceived.timers.heap)) < TIMERS_PER_STEP:
+        if not self.has_many_timers:
             self.advance(now_ms)
             return True
         until_ms = min(
@@ -730,7 +736,7 @@ class QueueState:
     def _replace(self, first: int, end: int, old: MessageStatus, *, new: MessageStatus) -> None:
         if old.lease_id in self.attempts.id_of_lease:
             self.attempts.on_lease_changed(old.lease_id)
-        before = self.runs.state(old)
+        before = MessageState.VISIBLE if old is SKIPPED else self.runs.state(old)
         state = self.runs.put(first, end, new)
         validate_transition(before, state)
         if state is MessageState.VISIBLE:

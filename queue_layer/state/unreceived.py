@@ -19,7 +19,16 @@ class UnreceivedRecords:
     and `chunk_count` is the number of those in `_chunks`; all of them are in `[cursor, end)`.
     """
 
-    __slots__ = ("_chunks", "_times", "chunk_count", "delayed_count", "end", "time_ms", "timers")
+    __slots__ = (
+        "_chunks",
+        "_times",
+        "chunk_count",
+        "delayed_count",
+        "end",
+        "is_plain",
+        "time_ms",
+        "timers",
+    )
 
     def __init__(self, start: int, now_ms: int) -> None:
         self.end = start
@@ -27,6 +36,8 @@ class UnreceivedRecords:
         self.delayed_count = 0
         self.chunk_count = 0
         """Records that are no messages, but chunks of large ones."""
+        self.is_plain = True
+        """Whether all records are messages without a delivery time."""
         self.time_ms = now_ms
         self._times: RangeMap[int] = RangeMap()
         """Delivery times of delayed records, past ones included."""
@@ -40,6 +51,7 @@ class UnreceivedRecords:
 
     def delay(self, first: int, end: int, deliver_at_ms: int) -> None:
         """Set the delivery time of records, in the past or the future."""
+        self.is_plain = False
         begins = self._times.put(first, end, deliver_at_ms)
         if deliver_at_ms > self.time_ms:
             self.delayed_count += end - first
@@ -47,6 +59,7 @@ class UnreceivedRecords:
 
     def skip_chunks(self, first: int, end: int) -> None:
         """Mark records as chunks, which are no messages."""
+        self.is_plain = False
         self._chunks.put(first, end, None)
         self.chunk_count += end - first
 
@@ -79,24 +92,23 @@ class UnreceivedRecords:
         """Whether any record has a delivery time, past or future."""
         return bool(self._times.ranges)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all records are messages without a delivery time."""
-        return not (self.chunk_count or self._times.ranges)
-
     def timed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield the records of a range that have a delivery time, with that time."""
         return self._times.pieces(first, end)
 
     def remove(self, first: int, end: int) -> None:
         """Remove records that were received, skipped or removed."""
+        if self.is_plain:
+            return
         if self.chunk_count:
             self.chunk_count -= sum(last - at for at, last, _ in self._chunks.cut(first, end))
         if not self._times.ranges:
+            self.is_plain = not self.chunk_count
             return
         for piece_first, piece_end, time_ms in self._times.cut(first, end):
             if time_ms > self.time_ms:
                 self.delayed_count -= piece_end - piece_first
+        self.is_plain = not (self.chunk_count or self._times.ranges)
         rest = self._times.starting_at(end)
         if rest is not None and rest[1] > self.time_ms:
             self.timers.add(rest[1], end)

@@ -15,6 +15,7 @@ from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, DECISION_TIMEO
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps, finish
+from tidelog.queue_layer.commands.receive import RUNS_MAX
 from tidelog.queue_layer.commands.settle import divided, merged
 from tidelog.wire.errors import (
     BrokerError,
@@ -244,7 +245,8 @@ def _decisions(
         try:
             if isinstance(hosted, BrokerError):
                 raise hosted
-            for part in divided(settlement):
+            is_short = len(settlement.runs) <= RUNS_MAX
+            for part in (settlement,) if is_short else divided(settlement):
                 if settled_count >= _MESSAGES_AT_ONCE:
                     yield
                     settled_count = 0
@@ -262,7 +264,7 @@ def _decisions(
 
 
 def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> bool:
-    """Advance to now; return whether enough is known to decide about a settlement at once.
+    """Return whether enough is known to decide about a settlement at once, as of now.
 
     For most queues the journal suffices, as soon as few enough leases end now. But a delete by a
     lost lease may concern fresh messages, and then the records before them have to be read.
@@ -272,7 +274,7 @@ def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> 
     if not hosted.is_loaded:
         return False
     core, state = hosted.core, hosted.core.state
-    if not state.advance_in_part(hosted.now_ms()):
+    if state.has_many_timers and not state.advance_in_part(hosted.now_ms()):
         return False
     if settlement.action != SettleAction.DELETE or core.config.is_fenced:
         return True

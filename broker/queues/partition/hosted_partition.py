@@ -48,7 +48,7 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.produce import AckLevel
-from tidelog.wire.messages.queue_journal import BackgroundWork, JournalFrame, Received
+from tidelog.wire.messages.queue_journal import BackgroundWork, Received
 
 Reply = TypeVar("Reply")
 
@@ -331,28 +331,26 @@ class HostedPartition:
         entries = outcome.entries
         if entries:
             had_moves = self.has_moves
+            state = self.core.state
             for frame in outcome.frames:
-                self._apply(frame)
+                try:
+                    state.apply(frame)
+                except BaseException:
+                    # A defect: the state in memory may be inconsistent.
+                    gone = "this partition of the queue must be loaded again"
+                    self.drop(UnexpectedServerError(gone))
+                    raise
+                background_work = state.background_work
+                self.has_moves = background_work >= BackgroundWork.MOVES
+                self.journal.enqueue(frame, background_work)
             if len(entries) > 1 or not isinstance(entries[0], Received):
                 self._context.counts.of(self.journal.partition.queue_name).decided(entries)
-            if self.core.state.ended_leases:
+            if state.ended_leases:
                 self.count_ended_leases()
             if had_moves or self.has_moves:
                 self.letters.note()
         self._context.schedule(self)
         return outcome.reply
-
-    def _apply(self, frame: JournalFrame) -> None:
-        state = self.core.state
-        try:
-            state.apply(frame)
-        except BaseException:
-            # A defect: the state in memory may be inconsistent.
-            self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
-            raise
-        background_work = state.background_work
-        self.has_moves = background_work >= BackgroundWork.MOVES
-        self.journal.enqueue(frame, background_work)
 
     @property
     def _counts(self) -> QueueTotals:

@@ -340,18 +340,20 @@ class Journal:
         partition = self.partition
         try:
             for values in (frames,) if len(frames) == 1 else _batches_of(frames):
-                if partition.leader is not self.led_as:
-                    raise NotLeaderError(_NOT_LED)
-                columns = Columns(len(values), values=values)
-                batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
-                header = header_of(batch)
-                partition.log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
-                for value in values:
-                    self._bytes_since += len(value)
+                self._append_batch(values, now_ms)
         except BrokerError as error:
             partition.note_status(str(error))
             raise partition.passing(error) from error
         partition.progressed()
+
+    def _append_batch(self, values: list[bytes], now_ms: int) -> None:
+        if self.partition.leader is not self.led_as:
+            raise NotLeaderError(_NOT_LED)
+        columns = Columns(len(values), values=values)
+        batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
+        header = header_of(batch)
+        self.partition.log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
+        self._bytes_since += sum(map(len, values))
 
 
 def _batches_of(frames: list[bytes]) -> list[list[bytes]]:
