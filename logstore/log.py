@@ -87,7 +87,8 @@ class PartitionLog:
         self.cipher: BatchCipher | None = None
         """Keys of the topic; `None` while it has none, and all of its batches are plain."""
         self._segments = state.segments
-        self._log_start_offset = state.log_start_offset
+        self.log_start_offset = state.log_start_offset
+        """First readable offset; to be read only."""
         self.leader_epochs = state.leader_epochs
         self.high_watermark = state.high_watermark
         """Exclusive end of committed records; the replica sets it, and checkpoints keep it."""
@@ -110,11 +111,6 @@ class PartitionLog:
             flush_state=self._flush_state,
             clean_offset=state.clean_offset,
         )
-
-    @property
-    def log_start_offset(self) -> int:
-        """First readable offset."""
-        return self._log_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -155,7 +151,7 @@ class PartitionLog:
         """Whether the log can be read and written, and no damage is known."""
         availability = self._availability
         is_usable = availability.failure is None and not availability.is_disk_full
-        return is_usable and not self._segments.damage
+        return is_usable and not self._segments.damage.ranges
 
     @property
     def is_idle(self) -> bool:
@@ -192,7 +188,7 @@ class PartitionLog:
         if availability.failure is not None or is_too_large:
             availability.require_online()
             raise config.too_large(size)
-        known_at = self.producers.admit(header, now_ms=now_ms)
+        known_at = self.producers.admit(header, now_ms=now_ms) if header.producer_id else None
         if known_at is not None:
             return Appended(known_at, known_at + header.last_offset_delta + 1, True)
         if config.max_partition_bytes is not None and not is_staged:
@@ -300,7 +296,7 @@ class PartitionLog:
             return self._segments.find_time(
                 timestamp_ms,
                 self.config,
-                log_start_offset=self._log_start_offset,
+                log_start_offset=self.log_start_offset,
                 high_watermark=high_watermark,
             )
         except OSError as error:
@@ -314,7 +310,7 @@ class PartitionLog:
         """Add damage that a reader found, so that it is reported and not searched again."""
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
         assert offset is not None and end_offset is not None  # noqa: PT018
-        if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
+        if self._segments.damage.add(max(offset, self.log_start_offset), end_offset):
             self.cleaner.abort()
             self._flush_state.request_checkpoint()
 
@@ -456,7 +452,7 @@ class PartitionLog:
             0,
             active.base_offset,
             active.end_position,
-            self._log_start_offset,
+            self.log_start_offset,
             self.log_end_offset,
             summary.size_bytes,
             next_change_ms(summary, self.config),
@@ -515,13 +511,13 @@ class PartitionLog:
         count = self._segments.deletable_count(
             self.config,
             high_watermark=min(high_watermark, self._flush_state.checkpoint_base_offset),
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self.log_start_offset,
             now_ms=now_ms,
             wanted=wanted,
         )
         removed = self._segments.drop_oldest(count)
         if removed:
-            self._move_start(max(self._log_start_offset, self._segments.base_offset))
+            self._move_start(max(self.log_start_offset, self._segments.base_offset))
             self._flush_state.request_checkpoint()
         return SegmentDeletion(self._files.disk, self.directory, removed)
 
@@ -534,9 +530,9 @@ class PartitionLog:
         """
         self.require_online()
         require_committed(
-            before_offset, log_start_offset=self._log_start_offset, high_watermark=high_watermark
+            before_offset, log_start_offset=self.log_start_offset, high_watermark=high_watermark
         )
-        if before_offset > self._log_start_offset:
+        if before_offset > self.log_start_offset:
             self._move_start(before_offset)
             self._flush_state.request_checkpoint()
         elif self._flush_state.is_checkpoint_due or self._flush_state.dir_sync_pending:
@@ -563,14 +559,14 @@ class PartitionLog:
         try:
             self._availability.require_room(0)
             self._flush_all()
-            may_drop_damage |= offset <= self._log_start_offset  # Deleted records may be damaged.
+            may_drop_damage |= offset <= self.log_start_offset  # Deleted records may be damaged.
             self.cleaner.abort(clean_offset_max=offset)
             removed = self._segments.cut(offset, self.config, may_drop_damage=may_drop_damage)
             self.leader_epochs.truncate_end(self.log_end_offset)
             self.producers.truncate(self.log_end_offset)
-            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
-            remove_markers_above(self._files.disk, self.directory, self._log_start_offset)
+            remove_markers_above(self._files.disk, self.directory, self.log_start_offset)
             path = f"{self.directory}/{CHECKPOINT_NAME}"
             write_small_file(self._files.disk, path, self._make_checkpoint())
             self._segments.cut_files(removed)
@@ -582,8 +578,8 @@ class PartitionLog:
         self._flush_state.reset(self._segments.end, high_watermark=self.high_watermark)
 
     def _require_held(self, offset: int) -> None:
-        if not self._log_start_offset <= offset <= self.log_end_offset:
-            raise out_of_range(offset, self._log_start_offset, self.log_end_offset)
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise out_of_range(offset, self.log_start_offset, self.log_end_offset)
 
     def _flush_all(self) -> None:
         flush = self.begin_flush()
@@ -593,7 +589,7 @@ class PartitionLog:
 
     def _move_start(self, offset: int) -> None:
         self.cleaner.abort()
-        self._log_start_offset = offset
+        self.log_start_offset = offset
         self.leader_epochs.truncate_start(offset)
         self._segments.damage.truncate_start(offset)
 
@@ -605,7 +601,7 @@ class PartitionLog:
 
     def _make_checkpoint(self) -> LogCheckpoint:
         return self._segments.checkpoint(
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self.log_start_offset,
             leader_epochs=self.leader_epochs,
             producers=self.producers,
             high_watermark=self.high_watermark,

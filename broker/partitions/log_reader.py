@@ -125,7 +125,7 @@ class SliceReader:
         if is_large or self._env.buggify("small piece from its file"):
             return FileRegion(part.file, part.position, part.length)
         try:
-            data = part.read()
+            data = part.file.read_at(part.position, part.length)
         except OSError as error:
             raise partition.reading_failed(error) from error
         if len(data) < part.length:

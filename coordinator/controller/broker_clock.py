@@ -66,7 +66,7 @@ class BrokerClock:
         """Return the steady time in Unix milliseconds."""
         now_ms = int(self._now_s() * 1000)
         if self._is_alone:
-            self._time.alone(wall_ms=self._wall.now_ms(), now_ms=now_ms)
+            return self._time.alone(wall_ms=self._wall.now_ms(), now_ms=now_ms)
         return self._time.steady(now_ms=now_ms)
 
     def _noted_ms(self) -> int:

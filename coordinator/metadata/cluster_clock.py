@@ -156,10 +156,14 @@ class BrokerTime:
         """Return the offset next to the present one that the answer allows."""
         return min(max(self._offset_ms, answered_ms - now_ms), answered_ms - sent_ms)
 
-    def alone(self, *, wall_ms: int, now_ms: int) -> None:
-        """Record that there is no other broker: the wall clock is the agreed time."""
+    def alone(self, *, wall_ms: int, now_ms: int) -> int:
+        """Record that there is no other broker: the wall clock is the agreed time.
+
+        Return the steady time in Unix milliseconds.
+        """
         self._is_alone = True
         self._agree(wall_ms - now_ms, now_ms)
+        return int(now_ms + self._steady_offset_ms)
 
     def _agree(self, offset_ms: int, now_ms: int) -> None:
         self._steady_to(now_ms)

@@ -319,7 +319,9 @@ class PendingReceive:
             return
         if self.settling is not None and not self.settling.is_done:
             return
-        self._end()
+        if self._is_parked:
+            self._end()
+        self.is_done = True
         try:  # As `with self._response`, which takes two calls more.
             self._reply()
         except Exception as error:  # noqa: BLE001  (the supervisor)

@@ -501,7 +501,7 @@ class HostedPartition:
             return EmptyReason.NOT_KNOWN_YET
         if self._quarantine.held:
             self._quarantine.release_repaired(self.records)
-        selection = self._select(waiter, command, source, max_bytes=max_bytes)
+        selection = self._select(waiter, command, source, max_bytes=max_bytes, broker_ms=broker_ms)
         try:
             cold = next(selection)
         except StopIteration as stop:
@@ -518,8 +518,11 @@ class HostedPartition:
         source: Partition,
         *,
         max_bytes: int,
+        broker_ms: int,
     ) -> Reading[Delivery | EmptyReason]:
         """Select and lease messages while `waiter` waits; yield slices to load from the disk.
+
+        `broker_ms` is the broker's time, which stands still until it yields for the first time.
 
         Raises:
             BrokerError: No messages can be received here.
@@ -533,7 +536,7 @@ class HostedPartition:
             # Damage that was found may be gone, with the records.
             if wants_more or records.damage is not None:
                 yield from records.feed(core, has_enough)
-            now_ms = self.now_ms()
+            now_ms = self.now_ms() if self._is_reading else core.time(broker_ms)
             if not state.advance_in_part(now_ms) or state.exhausted:
                 now_ms = yield from self._advance_in_parts()
             if self._is_reading and not waiter.is_waiting():

@@ -113,7 +113,8 @@ class Journal:
         if self.partition.leader is not self.led_as:
             raise NotLeaderError(_NOT_LED)
         self.led_as.require_enough_in_sync(Acks.ALL)
-        self.partition.require_disk()
+        if self.partition.is_stalled or self.partition.storage_refusal is not None:
+            self.partition.require_disk()
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -252,25 +253,23 @@ class Journal:
             appended, self._on_appended = self._on_appended, []
             for waiter, index in appended:
                 waiter.acknowledged(index, AckLevel.APPENDED)
-        if self._on_committed and not self._tell_committed():
+        is_committed = True
+        if self._on_committed:
+            if self.partition.leader is not self.led_as:
+                raise NotLeaderError(_NOT_LED)
+            committed, self._on_committed = self._on_committed, []
+            end = self.partition.log.log_end_offset
+            is_committed = end <= self.led_as.acknowledged_offset(Acks.ALL)
+            for waiter, index in committed:
+                if is_committed:
+                    waiter.acknowledged(index, AckLevel.DURABLE)
+                else:
+                    self.partition.wait_for_ack(Acks.ALL, end, waiter, index=index)
+        if not is_committed:
             self._group_commit.appended(self.partition)
         elif frames:
             # Leases that may be lost: a delete that follows soon syncs them, too.
             self._group_commit.appended_lazily(self.partition)
-
-    def _tell_committed(self) -> bool:
-        """Call the waiters for the commit, or park them; return whether all are called."""
-        if self.partition.leader is not self.led_as:
-            raise NotLeaderError(_NOT_LED)
-        committed, self._on_committed = self._on_committed, []
-        end = self.partition.log.log_end_offset
-        is_committed = end <= self.led_as.acknowledged_offset(Acks.ALL)
-        for waiter, index in committed:
-            if is_committed:
-                waiter.acknowledged(index, AckLevel.DURABLE)
-            else:
-                self.partition.wait_for_ack(Acks.ALL, end, waiter, index=index)
-        return is_committed
 
     # -- snapshots ------------------------------------------------------------------------------
 

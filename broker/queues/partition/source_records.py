@@ -342,6 +342,7 @@ class SourceRecords:
     ) -> Reading[None]:
         """Pass the records of batches to a queue; stop early after a batch that took long."""
         delay_ms = core.config.delivery_delay_ms
+        is_encrypted = partition.cipher is not None
         high_watermark = partition.high_watermark
         plain_from = core.state.records_from
         offset = plain_from
@@ -351,7 +352,7 @@ class SourceRecords:
                 continue
             first, end = max(header.base_offset, offset), min(next_offset, high_watermark)
             has_fields = header.has_queue_fields or decodes_all or header.is_sparse
-            is_gone = header.is_sealed and _is_destroyed(partition, header, file, position=position)
+            is_gone = is_encrypted and _is_destroyed(partition, header, file, position=position)
             if not has_fields and not delay_ms and not is_gone:
                 offset = end
                 continue
@@ -707,9 +708,9 @@ def _columns(header: BatchHeader, data: BytesLike) -> Reading[Columns | None]:
 
 
 def _is_destroyed(partition: Partition, header: BatchHeader, file: File, *, position: int) -> bool:
-    """Return whether the data key of a sealed batch was deleted: its records are no messages."""
+    """Return whether the data key of a batch was deleted: its records are no messages."""
     cipher = partition.cipher
-    if cipher is None or not cipher.has_destroyed_keys:
+    if cipher is None or not header.is_sealed or not cipher.has_destroyed_keys:
         return False
     return cipher.is_gone(file.read_at(position, header.size))
 

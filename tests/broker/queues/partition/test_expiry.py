@@ -238,7 +238,7 @@ async def test_a_trim_ends_when_the_log_begins_earlier_again(
         )
         hosted.require()
         log = hosted.records.partition().log
-        monkeypatch.setattr(log, "_log_start_offset", 0)
+        monkeypatch.setattr(log, "log_start_offset", 0)
 
         hosted.require()
 
