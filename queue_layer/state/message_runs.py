@@ -116,8 +116,10 @@ class MessageRuns:
             self.counts[state] -= piece_end - piece_first
             if status.receive_count >= self.max_deliveries and self.is_exhausted(status):
                 self.exhausted_count -= piece_end - piece_first
-        rest = self._runs.ranges.get(end)
-        if rest is not None and self._is_current(rest[1].visible_at_ms, end):
+        rest = self._runs.ranges.get(end) if pieces else None
+        # The rest of a run has the status of the last piece; another run has its timer.
+        is_cut = rest is not None and rest[1] is pieces[-1][2]
+        if rest is not None and is_cut and self._is_current(rest[1].visible_at_ms, end):
             self.timers.add(rest[1].visible_at_ms, end)
         return pieces
 
