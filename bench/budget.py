@@ -33,10 +33,10 @@ class Cost:
 
 BUDGET: Final = {
     "send": Cost(broker=116, client=152, turns=1.15),
-    "receive": Cost(broker=255, client=137, turns=1.1),
-    "delete": Cost(broker=203, client=105, turns=1.2),
-    "work": Cost(broker=62.9, client=124, turns=0.55),
-    "flow": Cost(broker=528, client=454, turns=3.7),
+    "receive": Cost(broker=222, client=137, turns=1.1),
+    "delete": Cost(broker=179, client=105, turns=1.2),
+    "work": Cost(broker=55.65, client=124, turns=0.55),
+    "flow": Cost(broker=463, client=454, turns=3.7),
     "produce": Cost(broker=111, client=135, turns=1.1),
     "fetch": Cost(broker=122, client=352, turns=3.15),
     "tail": Cost(broker=235, client=376, turns=3.3),
