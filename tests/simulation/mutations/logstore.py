@@ -22,7 +22,7 @@ from tidelog.logstore.recovery.torn_tail import TornTailScan
 from tidelog.logstore.retention.retention import deletable_count
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.log_position import LogPosition
-from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.logstore.segments.log_slice import LogSlice, out_of_range
 from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_list import SegmentList
@@ -269,8 +269,9 @@ def _read_from_the_start(self: SegmentList, offset: int, *given: Any, **limits: 
     return _read_segments(self, max(offset, self.base_offset), *given, **limits)
 
 
-def _start_is_zero(_: PartitionLog) -> int:
-    return 0
+def _require_below_the_end(self: PartitionLog, offset: int) -> None:
+    if offset > self.log_end_offset:
+        raise out_of_range(offset, self.log_start_offset, self.log_end_offset)
 
 
 def _do_nothing(*_: object) -> None:
@@ -453,7 +454,7 @@ MUTATIONS: Final = (
     Mutation(
         "read-deleted",
         "an offset below the log start returns the next records",
-        (PartitionLog, "log_start_offset", property(_start_is_zero)),
+        (PartitionLog, "_require_held", _require_below_the_end),
         (SegmentList, "read", _read_from_the_start),
     ),
 )
