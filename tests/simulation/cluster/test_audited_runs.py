@@ -53,6 +53,7 @@ def test_a_broker_that_does_not_wait_for_its_intent_is_found(
 ) -> None:
     monkeypatch.setattr(AuditLog, "begin", begin_without_waiting)
 
-    report = audited_run(audited_plan(7, 15.0))
+    # Half of the seeds find it; a change of anything else moves which ones.
+    found = (audited_run(audited_plan(seed, 15.0)).checker for seed in range(16, 26))
 
-    assert report.checker == "EachChangeIsAudited", report.problem
+    assert "EachChangeIsAudited" in found
