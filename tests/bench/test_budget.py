@@ -33,11 +33,12 @@ def test_an_improvement_is_a_breach_until_the_budget_is_lowered() -> None:
     assert not breaches("send", cost, _BUDGET, is_exact=False)
 
 
-def test_a_kind_whose_costs_vary_has_more_slack() -> None:
-    cost = Cost(broker=160, client=80, turns=1.6)
+def test_a_kind_whose_costs_vary_has_an_upper_bound_alone() -> None:
+    cost = Cost(broker=100, client=50, turns=1.0)
 
     assert len(breaches("send", cost, _BUDGET)) == 3
     assert not breaches("tail", cost, _BUDGET)
+    assert breaches("tail", Cost(broker=201, client=50, turns=1.0), _BUDGET)
 
 
 @pytest.mark.parametrize("kind", ["send", "work"])
