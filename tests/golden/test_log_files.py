@@ -25,6 +25,7 @@ from tests.golden.regenerate import FOLDER
 from tests.golden.test_format_pages import code_blocks, page, table_rows
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file
+from tidelog.logstore.idle_log import IdleLog
 from tidelog.logstore.producer_state import AppendedBatch, ProducerState
 from tidelog.logstore.recovery.recovery import open_log
 from tidelog.logstore.segments.file_cache import FileCache
@@ -146,10 +147,12 @@ def test_the_tables_are_the_layout(name: str, fields: Fields) -> None:
     assert any(rows[start : start + len(layout)] == layout for start in range(len(rows)))
 
 
-def test_every_field_of_a_checkpoint_is_explained_in_its_order() -> None:
+def test_every_field_of_a_small_file_is_explained_in_its_order() -> None:
     explained = re.findall(r"^\| \d+ \| `(\w+)` \|", page("checkpoint.md"), re.MULTILINE)
 
-    assert tuple(explained) == LogCheckpoint.__struct_fields__ == CHECKPOINT_CONTENT
+    of_checkpoint = LogCheckpoint.__struct_fields__
+    assert tuple(explained) == (*of_checkpoint, *IdleLog.__struct_fields__)
+    assert of_checkpoint == CHECKPOINT_CONTENT
 
 
 def test_the_disk_calls_for_durability_are_unchanged() -> None:

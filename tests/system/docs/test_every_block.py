@@ -114,7 +114,7 @@ def test_the_examples_of_the_reference_are_command_lines(
 ) -> None:
     del page
     (tmp_path / "tidelog-data" / "topics" / "orders.ID" / "0").mkdir(parents=True)
-    for file in ("scan.tiff", "tidelog.toml"):
+    for file in ("queues.txt", "scan.tiff", "tidelog.toml"):
         (tmp_path / file).touch()
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

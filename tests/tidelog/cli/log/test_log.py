@@ -69,7 +69,7 @@ def test_everything_in_a_data_directory_is_readable(data: Path, capsys: Printed)
     assert types == {
         *("segment", "batch", "record", "footer", "index", "index_entry", "checkpoint"),
         *("journal_entry", "raft_entry", "vote", "snapshot", "node", "replicas"),
-        *("clean_shutdown", "lock"),
+        *("clean_shutdown", "lock", "idle_logs"),
     }
     records = {
         record["record"]
