@@ -24,8 +24,8 @@ from tests.golden.log_files import (
 from tests.golden.regenerate import FOLDER
 from tests.golden.test_format_pages import code_blocks, page, table_rows
 from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.partitions.idle_replicas import IdleReplica
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file
-from tidelog.logstore.idle_log import IdleLog
 from tidelog.logstore.producer_state import AppendedBatch, ProducerState
 from tidelog.logstore.recovery.recovery import open_log
 from tidelog.logstore.segments.file_cache import FileCache
@@ -151,7 +151,7 @@ def test_every_field_of_a_small_file_is_explained_in_its_order() -> None:
     explained = re.findall(r"^\| \d+ \| `(\w+)` \|", page("checkpoint.md"), re.MULTILINE)
 
     of_checkpoint = LogCheckpoint.__struct_fields__
-    assert tuple(explained) == (*of_checkpoint, *IdleLog.__struct_fields__)
+    assert tuple(explained) == (*of_checkpoint, *IdleReplica.__struct_fields__)
     assert of_checkpoint == CHECKPOINT_CONTENT
 
 
