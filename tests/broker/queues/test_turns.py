@@ -3,7 +3,7 @@
 # Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -27,7 +27,7 @@ FEW = 40
 
 
 @contextmanager
-def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+def counting(monkeypatch: pytest.MonkeyPatch) -> Generator[dict[str, int]]:
     """Count the turns of all connections, and the ticks of the task."""
     counts = {"turns": 0, "ticks": 0, "alone": 0}
     end_turn, tick = QueueServer.end_turn, QueueServer._tick

@@ -98,7 +98,7 @@ async def test_a_transaction_in_one_partition_takes_three_syncs_and_no_rename(
     async with world.broker() as broker, world.client() as client:
         await get_level(world, broker)
         topic_id = await create_topic(client, durability="fsync")
-        number = (await begin(client)).number
+        number, before = (await begin(client)).number, 0
         for transaction_id in range(10):
             if transaction_id == 2:
                 before = len(world.disk.calls)

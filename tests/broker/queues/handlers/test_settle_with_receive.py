@@ -204,6 +204,7 @@ async def test_a_repeated_request_settles_once_and_receives_its_messages_again(
         first = await receive(client, queue, 1)
         how: dict[str, Any] = {"settlements": settlements_of(first), "attempt_id": b"an attempt"}
 
+        second: list[Message] = []
         for _ in range(2):
             pending = submit_receive(client, queue, 1, **how)
             settled, second = await settled_and_received(pending)
