@@ -8,6 +8,7 @@ from tidelog.broker.key_manager import SUBMIT_TIMEOUT_S, KeyManager
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.security.barrier import wait_in_force
 from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.security_commands import has_committed_parts
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.commands import RemoveDataKeys
 from tidelog.wire.errors import (
@@ -169,9 +170,20 @@ class KeysHandler:
             key_ids = sorted(each for each in keys if each < newest)
         # A leader that has not heard of a newer key would seal records under a deleted one.
         await wait_in_force(self._cluster)
+        await self._wait_appended(topic)
         command = RemoveDataKeys(topic.topic_id, tuple(key_ids))
         await self._cluster.command_client.submit(command, timeout_s=SUBMIT_TIMEOUT_S)
         return ChangedKeys(topic.name, key_ids)
+
+    async def _wait_appended(self, topic: Topic) -> None:
+        """Wait a short time for committed records of a staging log: they are read by its keys.
+
+        A commit is answered before the metadata has recorded that its records are appended.
+        """
+        metadata = self._cluster.metadata
+        with trio.move_on_after(SUBMIT_TIMEOUT_S):
+            while has_committed_parts(metadata.state, topic):
+                await metadata.wait_applied(metadata.applied_index + 1)
 
     async def _rewrap(self, request: AlterKeysRequest) -> AlterKeysReply:
         state, keyring = self._cluster.metadata.state, self._partitions.keyring

@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Sequence
 
-from tidelog.coordinator.metadata.catalog import unknown_topic_id
+from tidelog.coordinator.metadata.catalog import Topic, unknown_topic_id
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind, EventRecorder
 from tidelog.coordinator.metadata.commands import CommandOutcome, Done
 from tidelog.coordinator.metadata.state import ClusterState
@@ -51,6 +51,14 @@ def handle_security_command(
     return CommandOutcome([*records], Done())
 
 
+def has_committed_parts(state: ClusterState, topic: Topic) -> bool:
+    """Return whether a staging log has committed records that are not known to be appended."""
+    if topic.staging_of is None:
+        return False
+    numbers = range(topic.partition_count)
+    return any(state.transactions.parts_of((topic.staging_of, number)) for number in numbers)
+
+
 def _check_keys(state: ClusterState, command: SetDataKey | RemoveDataKeys) -> None:
     """Check the topic of data keys: none come back after it, and committed records keep theirs.
 
@@ -61,13 +69,11 @@ def _check_keys(state: ClusterState, command: SetDataKey | RemoveDataKeys) -> No
     topic = state.catalog.topic_by_id(command.topic_id)
     if topic is None:
         raise unknown_topic_id(command.topic_id)
-    if isinstance(command, RemoveDataKeys) and topic.staging_of is not None:
-        numbers = range(topic.partition_count)
-        if any(state.transactions.parts_of((topic.staging_of, number)) for number in numbers):
-            raise InvalidRequestError(
-                f"the data keys of {topic.name} cannot be deleted now: committed transactions are"
-                " still being appended to its topic; try again"
-            )
+    if isinstance(command, RemoveDataKeys) and has_committed_parts(state, topic):
+        raise InvalidRequestError(
+            f"the data keys of {topic.name} cannot be deleted now: committed transactions are"
+            " still being appended to its topic; try again"
+        )
 
 
 def _records(

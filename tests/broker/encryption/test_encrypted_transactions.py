@@ -73,6 +73,27 @@ def test_a_commit_on_three_brokers_survives_the_leader_and_is_read_from_another(
     live(5, main, key_files=dict.fromkeys(NODES, key_file(MASTER)))
 
 
+def test_keys_are_deleted_directly_after_a_commit() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            config = {"encryption": "on"}
+            await client.admin.create_topic(TOPIC, 1, replication_factor=3, config=config)
+            async with client.transaction("job", 0).task() as staging:
+                await staging.send_many(TOPIC, [STAGED], partition=0)
+            await client.transaction("job", 0).commit([staging.result])
+
+            changed = await client.security.shred_data_keys(TOPIC)
+
+            assert [(each.topic, each.key_ids) for each in changed] == [
+                (TOPIC, [1]),
+                (f"staged@{TOPIC}", [1]),
+            ]
+
+        await brokers.with_client(work)
+
+    live(7, main, key_files=dict.fromkeys(NODES, key_file(MASTER)))
+
+
 def test_staged_records_of_an_encrypted_topic_are_deleted_when_all_brokers_restart() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
