@@ -32,6 +32,7 @@ from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.handlers.events import EventsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
+from tidelog.broker.handlers.held_batches import HeldBatches
 from tidelog.broker.handlers.hot_keys import HotKeysHandler
 from tidelog.broker.handlers.keys import KeysHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
@@ -244,6 +245,7 @@ class ApiHandlers:
             self._group_commit,
             purgatory=purgatory,
             sample=self.hot_traffic.sample,
+            held=HeldBatches(partitions, purgatory),
         )
         fetch = FetchHandler(
             env,

@@ -6,6 +6,7 @@ many batches is carried out in steps.
 
 from typing import Protocol, final
 
+from tidelog.broker.handlers.held_batches import HeldBatches
 from tidelog.broker.hot.hot_traffic import Sample, no_sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
@@ -63,7 +64,7 @@ class DelayedProduce:
 
     def __init__(self, response: ResponseHandle, purgatory: Purgatory, batch_count: int) -> None:
         """Collect the results of `batch_count` batches."""
-        self._response = response
+        self.response = response
         self._purgatory = purgatory
         self._results = [_OPEN] * batch_count
         self._places = [(0, 0)] * batch_count
@@ -76,7 +77,7 @@ class DelayedProduce:
     @property
     def is_of_broker(self) -> bool:
         """Whether a node of the cluster sent the request."""
-        return self._response.context.node_id is not None
+        return self.response.context.node_id is not None
 
     def settle(self, index: int, result: PartitionAppended) -> None:
         """Record the result of one batch."""
@@ -91,7 +92,7 @@ class DelayedProduce:
     def wait(self, timeout_ms: int) -> None:
         """Reply when all batches are settled, or when the time is over."""
         self._is_parked = True
-        self._purgatory.add(self, self._response.context.clock() + timeout_ms / 1000)
+        self._purgatory.add(self, self.response.context.clock() + timeout_ms / 1000)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
@@ -119,13 +120,13 @@ class DelayedProduce:
         if self._is_parked and not self.open_count:
             self._is_parked = False
             self._purgatory.done(self)
-            with self._response:
+            with self.response:
                 self.reply()
 
     def reply(self) -> None:
         """Reply that all batches are settled."""
         assert not self.open_count, "a batch is not settled"
-        response = self._response
+        response = self.response
         response.reply(ProduceReply(self._results))
         # The reply has read the clock.
         self._purgatory.commit_waits.observe(response.context.now - response.arrived_at)
@@ -143,13 +144,18 @@ class ProduceHandler:
         *,
         purgatory: Purgatory,
         sample: Sample = no_sample,
+        held: HeldBatches | None = None,
     ) -> None:
-        """Append to partitions of `partitions`; `purgatory` keeps unacknowledged requests."""
+        """Append to partitions of `partitions`; `purgatory` keeps unacknowledged requests.
+
+        `held` keeps batches without acknowledgement whose logs are being opened.
+        """
         self._env = env
         self._partitions = partitions
         self._group_commit = group_commit
         self._purgatory = purgatory
         self._sample = sample
+        self._held = held
 
     def handle(
         self, request: ProduceRequest, attachment: memoryview, response: ResponseHandle
@@ -230,6 +236,8 @@ class ProduceHandler:
                 partition.traffic.refused()
                 partition.note_status(str(error))
                 error = partition.passing(error)
+            elif acks is Acks.NONE and self._is_held(entry, batch, pending):
+                return
             pending.settle(index, _failed(error))
             return
         if not appended.is_duplicate:
@@ -241,6 +249,17 @@ class ProduceHandler:
             self._sample(partition, header, batch)
         if acks is not Acks.NONE:
             self._settle_or_wait(partition, appended, acks, pending=pending, index=index)
+
+    def _is_held(self, entry: PartitionBatch, batch: memoryview, pending: DelayedProduce) -> bool:
+        """Keep a batch that is not acknowledged until its log is open, if it is being opened."""
+
+        def append(kept: memoryview) -> None:
+            now_ms = self._env.clock.now_ms()
+            with pending.response:
+                self._append(entry, kept, Acks.NONE, pending=pending, index=0, now_ms=now_ms)
+
+        key = (entry.topic_id, entry.partition)
+        return self._held is not None and self._held.hold(key, batch, append)
 
     @staticmethod
     def _settle_or_wait(

@@ -159,6 +159,12 @@ class ReplicaManager:
         known = self._state().partition(topic_id, number) if key in self.idle else None
         return known is not None and known.leader == self._own_id
 
+    def is_opening(self, topic_id: bytes, number: int) -> bool:
+        """Return whether this broker leads a partition as soon as its log is open."""
+        known = self._state().partition(topic_id, number)
+        is_here = known is not None and known.leader == self._own_id
+        return is_here and (topic_id, number) not in self._open
+
     @property
     def _own_id(self) -> int:
         return self._directory.identity.node_id

@@ -6,7 +6,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.broker_requests import batch_of, create_topic, delete_topic, fetch_all, produce
+from tests.broker.broker_requests import (
+    batch_of,
+    create_topic,
+    delete_topic,
+    fetch_all,
+    produce,
+    produce_silently,
+)
 from tests.broker.queues.queue_requests import count
 from tests.broker.security.access_world import features_known
 from tests.broker.world import World, settle
@@ -68,6 +75,22 @@ async def test_the_logs_of_many_new_queues_are_created_when_they_are_used(
         assert stored(world) == {"q3", "queue@q3"}, "a queue has work when its topic gets a record"
         counts = await count(client, queues[3].queue_id)
         assert (counts.visible, counts.error) == (1, None)
+
+
+async def test_records_without_acknowledgement_are_appended_when_the_log_is_created(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with world.broker(), world.client() as client:
+        queues = await create_queues(client)
+
+        for value in (b"first", b"second", b"third"):
+            produce_silently(client, queues[5].topic_id, batch_of(value))
+        await settle()
+
+        records = await fetch_all(client, queues[5].topic_id)
+        assert [each.value for each in records] == [b"first", b"second", b"third"]
+        assert (await count(client, queues[5].queue_id)).visible == 3
 
 
 async def test_few_new_queues_have_their_logs_when_the_reply_comes(

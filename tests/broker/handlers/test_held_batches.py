@@ -1,0 +1,58 @@
+"""Tests of batches that wait until their log is open."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from tidelog.broker.handlers import held_batches
+from tidelog.broker.handlers.held_batches import HeldBatches
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.requests.purgatory import Purgatory
+
+KEY = (b"t" * 16, 0)
+
+
+class Logs:
+    """Partitions of which some are being opened."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Partition], None]] = []
+        self.opening = {KEY}
+
+    def is_opening(self, topic_id: bytes, number: int) -> bool:
+        return (topic_id, number) in self.opening
+
+
+def ignore(batch: memoryview) -> None:
+    del batch
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_batch_is_lost_when_its_log_stays_closed() -> None:
+    purgatory = Purgatory()
+    held = HeldBatches(Logs(), purgatory)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(purgatory.run)
+        assert held.hold(KEY, memoryview(b"lost"), ignore)
+        await trio.sleep(held_batches._HELD_S + 1)
+
+        assert (len(purgatory), held.size_bytes) == (0, 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_batch_for_an_open_log_is_not_held() -> None:
+    logs = Logs()
+    logs.opening.clear()
+
+    assert not HeldBatches(logs, Purgatory()).hold(KEY, memoryview(b"refused"), ignore)
+
+
+async def test_held_batches_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_batches, "_HELD_BYTES_MAX", 10)
+    held = HeldBatches(Logs(), Purgatory())
+
+    assert held.hold(KEY, memoryview(b"12345678"), ignore)
+    assert not held.hold(KEY, memoryview(b"123"), ignore)
+    assert held.hold(KEY, memoryview(b"12"), ignore)
+    assert held.size_bytes == 10
