@@ -16,10 +16,13 @@ from tidelog.wire.errors import (
     OutOfOrderSequenceError,
     OverloadedError,
 )
-from tidelog.wire.messages.produce import BROKER_PRODUCER_IDS_FROM
+from tidelog.wire.messages.produce import BROKER_PRODUCER_IDS_FROM, STAGED_PRODUCER_ID
 
 WINDOW_BATCHES: Final = 5
 """Maximum batches of one partition that a producer has in flight (Kafka's limit as well)."""
+STAGED_WINDOW_BATCHES: Final = 65
+"""The same for the producer of staged records, of which there is one in a log. Small commits of
+many names share a sync of the disk only while they are in flight together."""
 PRODUCERS_MAX: Final = 100_000
 """Maximum producers of a log without brokers; with a window each they take about 50 MB."""
 KEPT_AT_LEAST_MS: Final = 15 * 60 * 1000
@@ -122,7 +125,7 @@ class ProducerStates:
                 return batch.base_offset
         raise DuplicateSequenceError(
             f"producer {header.producer_id} sent sequence {header.base_sequence} again,"
-            f" which was appended before the last {WINDOW_BATCHES} batches"
+            f" which was appended before the last {_window_size(header.producer_id)} batches"
         )
 
     @staticmethod
@@ -197,7 +200,7 @@ class ProducerStates:
         sequence = header.base_sequence
         batch = AppendedBatch(sequence, sequence + header.last_offset_delta + 1, base_offset)
         self._producers[producer_id] = ProducerState(
-            producer_id, epoch, now_ms, (*window[1 - WINDOW_BATCHES :], batch)
+            producer_id, epoch, now_ms, (*window[1 - _window_size(producer_id) :], batch)
         )
         if len(self._producers) > PRODUCERS_MAX and not _is_broker(producer_id):
             oldest = self._oldest()
@@ -229,7 +232,8 @@ class ProducerStates:
             return
         by_offset = {batch.base_offset: batch for batch in known.window}
         by_offset[header.base_offset] = _batch(header, header.base_offset)
-        window = tuple(by_offset[offset] for offset in sorted(by_offset)[-WINDOW_BATCHES:])
+        kept = sorted(by_offset)[-_window_size(header.producer_id) :]
+        window = tuple(by_offset[offset] for offset in kept)
         self._producers[header.producer_id] = msgspec.structs.replace(known, window=window)
 
     def truncate(self, log_end_offset: int) -> None:
@@ -277,6 +281,10 @@ class ProducerStates:
 
 def _is_broker(producer_id: int) -> bool:
     return producer_id >= BROKER_PRODUCER_IDS_FROM
+
+
+def _window_size(producer_id: int) -> int:
+    return STAGED_WINDOW_BATCHES if producer_id == STAGED_PRODUCER_ID else WINDOW_BATCHES
 
 
 def _batch(header: BatchHeader, base_offset: int) -> AppendedBatch:

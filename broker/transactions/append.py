@@ -21,6 +21,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.requests.commit_wait import CommitWait
 from tidelog.broker.transactions.staged_reader import PieceReader, PiecesLostError
+from tidelog.coordinator.metadata.transactions import TransactionCommitted
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.batch.record_batch import (
     BatchHeader,
@@ -41,10 +42,18 @@ from tidelog.wire.messages.transactions import StagedPiece
 PLACE_BITS: Final = 32
 """Bits of a sequence for the place: a commit has fewer than 2^32 records in one partition, and
 there are fewer than 2^31 commits."""
-UNCOMMITTED_MAX: Final = 4
+UNCOMMITTED_MAX: Final = 64
 """Maximum number of batches that a leader appends before the first of them is committed: fewer than
-a log keeps of a producer. So a truncation at a change of leaders never removes all that the log
+a log keeps of the producer. So a truncation at a change of leaders never removes all that the log
 knows of the producer."""
+_UNCOMMITTED_BEFORE: Final = 4
+"""The same while the cluster may have a broker that keeps fewer."""
+
+
+def uncommitted_max(feature_level: int) -> int:
+    """Return the maximum number of uncommitted batches of a leader in a cluster of this level."""
+    is_new = feature_level >= TransactionCommitted.NEW_LEVEL
+    return UNCOMMITTED_MAX if is_new else _UNCOMMITTED_BEFORE
 
 
 def sequence_of(commit_number: int, place: int) -> int:
@@ -80,6 +89,7 @@ class CommitAppender:
         partition: Partition,
         on_committed: Callable[[int], None],
         on_failed: Callable[[], None],
+        feature_level: Callable[[], int],
         sample: Sample = no_sample,
     ) -> None:
         """Append to a partition that is led here.
@@ -92,6 +102,7 @@ class CommitAppender:
             on_committed: Gets the number of each commit when all of its records are committed.
             on_failed: Is called when appended records will not be committed by this leader, or
                 not now: a new appender must take over.
+            feature_level: Returns the feature level of the cluster.
             sample: Gets the records that are appended.
         """
         leader = partition.leader
@@ -103,6 +114,7 @@ class CommitAppender:
         self._group_commit = group_commit
         self._on_committed = on_committed
         self._on_failed = on_failed
+        self._feature_level = feature_level
         self._reader = SliceReader(env)
         self._sample = sample
         self._ends: deque[int] = deque()
@@ -193,10 +205,11 @@ class CommitAppender:
         acknowledged = leader.acknowledged_offset(Acks.ALL)
         while self._ends and self._ends[0] <= acknowledged:
             self._ends.popleft()
-        if len(self._ends) + len(pieces) > UNCOMMITTED_MAX:
+        room = uncommitted_max(self._feature_level()) - len(self._ends)
+        if len(pieces) > room:
             return False
         batches = PieceReader(self._reader, staging).read_now(pieces)
-        if batches is None or len(self._ends) + len(batches) > UNCOMMITTED_MAX:
+        if batches is None or len(batches) > room:
             return False
         place = 0
         for header, batch in batches:
@@ -239,7 +252,7 @@ class CommitAppender:
                 batches, offset = await reader.read(piece, offset)
                 for header, batch in batches:
                     if place >= done:
-                        if len(self._ends) >= UNCOMMITTED_MAX:
+                        if len(self._ends) >= uncommitted_max(self._feature_level()):
                             await self._wait_below(self._ends.popleft())
                         sequence = sequence_of(commit_number, place)
                         self._append_batch(self._leader(), header, batch, sequence=sequence)

@@ -287,6 +287,7 @@ class TransactionServer:
                 partition=partition,
                 on_committed=partial(self._on_appended, key, leader.leader_epoch),
                 on_failed=partial(self._on_failed, key),
+                feature_level=lambda: self._cluster.metadata.state.feature_level,
                 sample=self._sample,
             )
             await appender.wait_committed()

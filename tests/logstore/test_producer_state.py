@@ -14,6 +14,7 @@ from tests.paths import ROOT
 from tidelog.logstore.producer_state import (
     KEPT_AT_LEAST_MS,
     PRODUCERS_MAX,
+    STAGED_WINDOW_BATCHES,
     WINDOW_BATCHES,
     ProducerState,
     ProducerStates,
@@ -147,6 +148,19 @@ def test_truncated_staged_records_are_appended_again() -> None:
     assert states.check(sent(8 << 32, producer_id=STAGED_PRODUCER_ID)) is None
     with pytest.raises(DuplicateSequenceError):
         states.check(sent(0, count=2, producer_id=STAGED_PRODUCER_ID))
+
+
+def test_a_log_knows_the_last_commit_after_a_cut_of_all_later_ones() -> None:
+    """Otherwise the next leader would append that commit again."""
+    states, count = ProducerStates(), STAGED_WINDOW_BATCHES + 3
+    for number in range(count):
+        states.appended(sent(number << 32, producer_id=STAGED_PRODUCER_ID), number, now_ms=NOW_MS)
+    last = count - STAGED_WINDOW_BATCHES
+    states.truncate(last + 1)
+
+    assert states.position(STAGED_PRODUCER_ID) == (0, (last << 32) + 1)
+    states.truncate(last)
+    assert states.position(STAGED_PRODUCER_ID) == (0, None)
 
 
 def test_a_new_epoch_begins_with_sequence_0() -> None:

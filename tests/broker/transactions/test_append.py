@@ -12,12 +12,13 @@ from tests.logstore.logs import records_in
 from tests.simulation.transactions.requests import begin, replica, stage
 from tidelog.broker.server import Broker
 from tidelog.broker.transactions.append import (
-    UNCOMMITTED_MAX,
     CommitAppender,
     appended_count,
     sequence_of,
+    uncommitted_max,
 )
-from tidelog.logstore.producer_state import WINDOW_BATCHES
+from tidelog.coordinator.metadata.transactions import TransactionCommitted
+from tidelog.logstore.producer_state import STAGED_WINDOW_BATCHES, WINDOW_BATCHES
 from tidelog.wire.batch.record_batch import SEQUENCE_END
 from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.transactions import StagedPiece
@@ -33,6 +34,7 @@ def appending_of(world: World, broker: Broker) -> CommitAppender:
         partition=replica(broker),
         on_committed=lambda _: None,
         on_failed=lambda: None,
+        feature_level=lambda: TransactionCommitted.NEW_LEVEL,
     )
 
 
@@ -144,4 +146,6 @@ def test_the_last_record_of_the_last_commit_has_a_valid_sequence() -> None:
 
 
 def test_fewer_batches_are_uncommitted_than_a_log_keeps_of_a_producer() -> None:
-    assert UNCOMMITTED_MAX < WINDOW_BATCHES
+    """Brokers below the level of the cluster keep a usual window of every producer."""
+    assert uncommitted_max(TransactionCommitted.NEW_LEVEL - 1) < WINDOW_BATCHES
+    assert uncommitted_max(TransactionCommitted.NEW_LEVEL) < STAGED_WINDOW_BATCHES

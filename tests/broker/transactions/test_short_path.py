@@ -217,7 +217,8 @@ async def test_commits_of_a_partition_share_the_syncs_of_their_appends(
     async with world.broker() as broker, world.client() as client:
         await get_level(world, broker)
         topic_id = await create_topic(client, durability="fsync")
-        numbers = [(await begin(client, name=f"job-{each}")).number for each in range(8)]
+        names = [f"job-{at}" for at in range(UNCOMMITTED_MAX)]
+        numbers = [(await begin(client, name=name)).number for name in names]
         log = replica(broker, "staged@orders")
         pieces = [
             await stage(client, log, number, b"%d" % at, producer_id=at + 1)
@@ -228,12 +229,12 @@ async def test_commits_of_a_partition_share_the_syncs_of_their_appends(
         before = partition.flushes_begun
 
         async with trio.open_nursery() as nursery:
-            for at in range(1, 8):
+            for at in range(1, UNCOMMITTED_MAX):
                 part = StagedPart(topic_id, 0, [pieces[at]])
-                nursery.start_soon(partial(commit, client, numbers[at], part, name=f"job-{at}"))
+                nursery.start_soon(partial(commit, client, numbers[at], part, name=names[at]))
 
-        assert sorted(values(broker)) == [b"%d" % at for at in range(8)]
-        assert partition.flushes_begun - before < 7, f"{UNCOMMITTED_MAX} share a sync"
+        assert sorted(values(broker)) == sorted(b"%d" % at for at in range(UNCOMMITTED_MAX))
+        assert partition.flushes_begun - before <= 2, "they share a sync"
 
 
 async def test_a_name_without_a_next_transaction_is_forgotten(mock_clock: MockClock) -> None:
