@@ -72,7 +72,7 @@ class RaftCore:
     """A node: messages, ticks and proposals in; `Ready` out.
 
     Invariant: there is a `Leader` exactly while the role is LEADER, and a `Candidate` exactly while
-    it is PRE_CANDIDATE or CANDIDATE. Every input sets `_is_dirty`.
+    it is PRE_CANDIDATE or CANDIDATE. Every input sets `is_dirty`.
     """
 
     def __init__(
@@ -106,14 +106,18 @@ class RaftCore:
         self._config = config
         self._log = RaftLog(stored.snapshot, stored.entries)
         self._hard_state = HardStateGate(stored.hard_state)
-        if self._log.last.term > self.term and not is_damaged:
+        if self._log.last.term > self._hard_state.term and not is_damaged:
             # A crash came between the two writes.
             self._hard_state.advance_term(self._log.last.term)
+        self.term = self._hard_state.term
+        """The highest term that this node has met."""
         self._timer = ElectionTimer(config.election_ticks, random)
-        self._is_dirty = True
-        """Whether an input arrived since `ready` last returned everything."""
-        self._role = Role.FOLLOWER
-        self._leader: Identity | None = None
+        self.is_dirty = True
+        """Whether an input arrived since `ready` last returned everything: call it again."""
+        self.role = Role.FOLLOWER
+        """The node's role."""
+        self.leader: Identity | None = None
+        """The leader of this term, if this node has heard from it recently."""
         self._leader_state: Leader | None = None
         self._candidate: Candidate | None = None
         self._follower = Follower(identity, self._log, max_unsynced_bytes=config.max_unsynced_bytes)
@@ -133,21 +137,6 @@ class RaftCore:
             self._campaign()
 
     # Read access.
-
-    @property
-    def role(self) -> Role:
-        """The node's role."""
-        return self._role
-
-    @property
-    def term(self) -> int:
-        """The highest term that this node has met."""
-        return self._hard_state.term
-
-    @property
-    def leader(self) -> Identity | None:
-        """The leader of this term, if this node has heard from it recently."""
-        return self._leader
 
     @property
     def membership(self) -> Membership:
@@ -173,7 +162,7 @@ class RaftCore:
 
     def tick(self) -> None:
         """Count a tick."""
-        self._is_dirty = True
+        self.is_dirty = True
         self._pending_write.tick()
         leader_state = self._leader_state
         if leader_state is not None:
@@ -200,7 +189,7 @@ class RaftCore:
             # consist of nodes that do not have the log (I75).
             return
         self._check_sender(message)
-        self._is_dirty = True
+        self.is_dirty = True
         if message.term > self.term and not isinstance(message, PreVoteRequest):
             if not self._is_plausible(message.term):
                 return
@@ -216,12 +205,12 @@ class RaftCore:
         Raises:
             ImpossibleMessageError: There is another leader in that term.
         """
-        if self._leader in {None, message.sender} or message.term != self.term:
+        if self.leader in {None, message.sender} or message.term != self.term:
             return
         if isinstance(message, (AppendRequest, SnapshotRequest, TimeoutNow)):
             raise ImpossibleMessageError(
                 f"{message.sender} sends as the leader of term {message.term}, which is"
-                f" {self._leader}"
+                f" {self.leader}"
             )
 
     def propose(self, payload: bytes) -> EntryId:
@@ -263,7 +252,7 @@ class RaftCore:
         """
         if self._leader_state is None:
             raise self._not_leader()
-        self._is_dirty = True
+        self.is_dirty = True
         self._leader_state.ask_read(context)
 
     def change_membership(self, change: MembershipChange) -> EntryId:
@@ -295,13 +284,13 @@ class RaftCore:
         if target is None or target not in self.membership.voters:
             raise MembershipRefusedError(f"node {node_id} is no voter and cannot lead")
         if target != self.identity:
-            self._is_dirty = True
+            self.is_dirty = True
             leader_state.begin_transfer(target)
 
     def report_failure(self, node_id: int) -> None:
         """Record that messages or a snapshot for a node were lost; speeds up recovery."""
         if self._leader_state is not None:
-            self._is_dirty = True
+            self.is_dirty = True
             self._leader_state.take_failure(node_id)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
@@ -317,7 +306,7 @@ class RaftCore:
 
     def compact(self, snapshot: SnapshotMeta, *, keep_entries: int) -> None:
         """Drop entries that an own, durable snapshot covers, except the last `keep_entries`."""
-        self._is_dirty = True
+        self.is_dirty = True
         self._log.compact(snapshot, keep_entries=keep_entries)
 
     # Outputs.
@@ -327,7 +316,7 @@ class RaftCore:
 
         A shell calls this until it is empty, so most calls find that nothing has changed.
         """
-        if not self._is_dirty:
+        if not self.is_dirty:
             return EMPTY_READY
         reads: tuple[ReadState, ...] = ()
         if self._leader_state is not None:
@@ -341,19 +330,19 @@ class RaftCore:
             self._log.take_committed(max_bytes=self._config.max_committed_bytes),
             reads,
         )
-        self._is_dirty = self._log.has_undelivered
+        self.is_dirty = self._log.has_undelivered
         return ready
 
     def synced(self, write: Write) -> None:
         """Record that a write is durable."""
-        self._is_dirty = True
+        self.is_dirty = True
         has_more = self._pending_write.end(write)
-        if self._role is Role.CANDIDATE and self._hard_state.is_durable:
+        if self.role is Role.CANDIDATE and self._hard_state.is_durable:
             self._count_vote(self.identity, is_granted=True)
         elif self._leader_state is not None:
             self._advance_commit()
-        elif self._leader is not None and has_more:
-            self._hard_state.post(self._follower.report(self._leader, self.term))
+        elif self.leader is not None and has_more:
+            self._hard_state.post(self._follower.report(self.leader, self.term))
 
     # Elections.
 
@@ -365,7 +354,7 @@ class RaftCore:
         return is_able and self.identity in self._log.promotable_voters
 
     def _pre_campaign(self) -> None:
-        self._role = Role.PRE_CANDIDATE
+        self.role = Role.PRE_CANDIDATE
         self._candidate = Candidate()
         self._timer.begin_pre_campaign()
         for voter in self.membership.others(self.identity):
@@ -375,7 +364,7 @@ class RaftCore:
     def _campaign(self, *, is_transfer: bool = False) -> None:
         self._advance_term(self.term + 1)
         self._hard_state.vote_for(self.identity)
-        self._role = Role.CANDIDATE
+        self.role = Role.CANDIDATE
         self._candidate = Candidate()
         self._timer.begin_campaign()
         for voter in self.membership.others(self.identity):
@@ -388,14 +377,14 @@ class RaftCore:
         self._candidate.record(voter, is_granted=is_granted)
         if not self._candidate.is_won(self.membership):
             return
-        if self._role is Role.PRE_CANDIDATE:
+        if self.role is Role.PRE_CANDIDATE:
             self._campaign()
         else:
             self._become_leader()
 
     def _become_leader(self) -> None:
-        self._role = Role.LEADER
-        self._leader = self.identity
+        self.role = Role.LEADER
+        self.leader = self.identity
         self._timer.heard_leader()
         self._candidate = None
         self._leader_state = Leader(self.identity, self.term, self._log, config=self._config)
@@ -411,7 +400,7 @@ class RaftCore:
         self._hard_state.post(reply)
 
     def _on_pre_vote_reply(self, reply: PreVoteReply) -> None:
-        if self._role is Role.PRE_CANDIDATE and reply.asked_term == self.term:
+        if self.role is Role.PRE_CANDIDATE and reply.asked_term == self.term:
             self._count_vote(reply.sender, is_granted=reply.is_granted)
 
     def _on_vote_request(self, request: VoteRequest) -> None:
@@ -426,7 +415,7 @@ class RaftCore:
         self._hard_state.post(VoteReply(self.identity, request.sender, self.term, is_granted))
 
     def _on_vote_reply(self, reply: VoteReply) -> None:
-        if self._role is Role.CANDIDATE:
+        if self.role is Role.CANDIDATE:
             self._count_vote(reply.sender, is_granted=reply.is_granted)
 
     def _on_timeout_now(self, _: TimeoutNow) -> None:
@@ -456,7 +445,7 @@ class RaftCore:
 
         A leader still hears from a majority, or it would have stepped down.
         """
-        return self._leader is not None and (
+        return self.leader is not None and (
             self._leader_state is not None or self._timer.is_within_minimum
         )
 
@@ -470,6 +459,7 @@ class RaftCore:
         if self._leader_state is not None:
             self._timer.reset()
         self._hard_state.advance_term(term)
+        self.term = term
         self._become_follower()
         self._follower = Follower(
             self.identity, self._log, max_unsynced_bytes=self._config.max_unsynced_bytes
@@ -480,16 +470,16 @@ class RaftCore:
         self._become_follower()
 
     def _become_follower(self) -> None:
-        self._role = Role.FOLLOWER
-        self._leader = None
+        self.role = Role.FOLLOWER
+        self.leader = None
         self._leader_state = None
         self._candidate = None
 
     def _follow(self, leader: Identity) -> None:
         assert self._leader_state is None, "there is one leader in a term"
-        if self._leader is None:
+        if self.leader is None:
             self._become_follower()
-            self._leader = leader
+            self.leader = leader
         self._timer.heard_leader()
 
     def _on_append_request(self, request: AppendRequest) -> None:
@@ -538,8 +528,8 @@ class RaftCore:
     def _append(self, kind: EntryKind, payload: bytes) -> EntryId:
         entry = Entry(self._log.last_index + 1, self.term, kind, payload)
         self._log.append(entry)
-        self._is_dirty = True
-        return entry.entry_id
+        self.is_dirty = True
+        return EntryId(entry.index, entry.term)
 
     def _require_leader(self) -> Leader:
         if self._leader_state is None:
@@ -552,11 +542,11 @@ class RaftCore:
         return self._leader_state
 
     def _not_leader(self) -> NotRaftLeaderError:
-        if self._leader is None:
+        if self.leader is None:
             return NotRaftLeaderError(
                 f"node {self.identity.node_id} does not lead and knows no leader; an election may"
                 " be under way, try again"
             )
         return NotRaftLeaderError(
-            f"node {self.identity.node_id} does not lead; ask node {self._leader.node_id}"
+            f"node {self.identity.node_id} does not lead; ask node {self.leader.node_id}"
         )

@@ -24,15 +24,12 @@ class HardStateGate:
 
     def __init__(self, durable: HardState) -> None:
         """Start with the hard state on disk."""
+        self.term = durable.term
+        """The highest term that the node has met."""
         self._current = durable
         self._durable = durable
         self._held: list[tuple[HardState, Message]] = []
         self._write_buffer: list[Message] = []
-
-    @property
-    def term(self) -> int:
-        """The highest term that the node has met."""
-        return self._current.term
 
     @property
     def voted_for(self) -> Identity | None:
@@ -46,7 +43,8 @@ class HardStateGate:
 
     def advance_term(self, term: int) -> None:
         """Advance to a later term, without a vote yet."""
-        assert term > self._current.term
+        assert term > self.term
+        self.term = term
         self._current = HardState(term)
 
     def vote_for(self, candidate: Identity) -> None:
@@ -63,7 +61,7 @@ class HardStateGate:
 
     def unsynced(self) -> HardState | None:
         """Return the hard state that the disk lacks, `None` if it has it."""
-        return None if self.is_durable else self._current
+        return None if self._durable == self._current else self._current
 
     def synced(self, durable: HardState) -> None:
         """Record the hard state on disk, and release the messages that waited for it."""
@@ -74,6 +72,8 @@ class HardStateGate:
 
     def take_messages(self) -> tuple[Message, ...]:
         """Return the messages that may be sent."""
+        if not self._write_buffer:
+            return ()
         taken = tuple(self._write_buffer)
         self._write_buffer.clear()
         return taken

@@ -134,7 +134,7 @@ class Leader:
 
     def take_reads(self) -> list[ReadState]:
         """Return the reads that a majority has confirmed."""
-        if not self._reads.is_waiting:
+        if self._reads.is_idle:
             return []
         confirmed_round = index_of_majority(
             self._reads.latest_round
@@ -209,12 +209,16 @@ class Leader:
         """Return the messages to send now."""
         is_due = self._is_heartbeat_due
         self._is_heartbeat_due = False
-        if self.has_term_committed and self._reads.begin_round(self._log.commit_index):
+        if (
+            not self._reads.is_idle
+            and self.has_term_committed
+            and self._reads.begin_round(self._log.commit_index)
+        ):
             is_due = True
         messages: list[Message] = []
         for identity, progress in self._progress.items():
             self._replicate_to(identity, progress, messages, is_due=is_due)
-        if self._log.membership_index <= self._log.commit_index:
+        if self._progress and self._log.membership_index <= self._log.commit_index:
             self._forget_removed()
         target = self._transfer_target
         if target is not None and not self._is_transfer_sent and self._has_all(target):

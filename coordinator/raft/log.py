@@ -22,7 +22,14 @@ from typing import final
 
 from tidelog.coordinator.raft.errors import DamagedLogError, ImpossibleMessageError
 from tidelog.coordinator.raft.membership import Identity, Membership, decode_membership
-from tidelog.coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
+from tidelog.coordinator.raft.messages import (
+    ENTRY_OVERHEAD_BYTES,
+    Entry,
+    EntryId,
+    EntryKind,
+    SnapshotMeta,
+    size_of,
+)
 from tidelog.wire.errors import WireFormatError
 
 
@@ -59,6 +66,8 @@ class RaftLog:
         self.unsynced_bytes = 0
         """Bytes of the entries behind `durable_index`."""
         self._memberships = [(snapshot.index, snapshot.membership)]
+        self.membership = snapshot.membership
+        """The membership in force: the last one that was appended, committed or not."""
         self._note_appended(self._entries)
         self.unsynced_bytes = 0
 
@@ -71,11 +80,6 @@ class RaftLog:
     def last(self) -> EntryId:
         """The last entry."""
         return self._entries[-1].entry_id if self._entries else self.base
-
-    @property
-    def membership(self) -> Membership:
-        """The membership in force: the last one that was appended, committed or not."""
-        return self._memberships[-1][1]
 
     @property
     def promotable_voters(self) -> tuple[Identity, ...]:
@@ -117,7 +121,7 @@ class RaftLog:
         size_bytes = 0
         limit = min(len(self._entries), start + max_count)
         while end < limit:
-            size_bytes += self._entries[end].size_bytes
+            size_bytes += len(self._entries[end].payload) + ENTRY_OVERHEAD_BYTES
             if size_bytes > max_bytes and end > start:
                 break
             end += 1
@@ -126,7 +130,7 @@ class RaftLog:
     def append(self, entry: Entry) -> None:
         """Append an entry of this node's own, as the leader."""
         assert entry.index == self.last_index + 1
-        assert entry.term >= self.last.term
+        assert entry.term >= (self._entries[-1] if self._entries else self.base).term
         self._entries.append(entry)
         self._note_appended([entry])
 
@@ -174,14 +178,14 @@ class RaftLog:
         assert index <= self.last_index, "committed entries are in the log"
         first = self.commit_index - self.base.index
         committed = self._entries[first : max(first, index - self.base.index)]
-        self.uncommitted_bytes -= sum(entry.size_bytes for entry in committed)
+        self.uncommitted_bytes -= size_of(committed)
         self.commit_index = max(self.commit_index, index)
 
     @property
     def has_undelivered(self) -> bool:
         """Whether `take_committed` would return entries."""
         first = self.delivered_index + 1
-        return self.base.index < first <= min(self.commit_index, self.durable_index)
+        return self.base.index < first <= self.commit_index and first <= self.durable_index
 
     def take_committed(self, *, max_bytes: int) -> tuple[Entry, ...]:
         """Return committed entries that are durable here and undelivered; they count as delivered.
@@ -219,7 +223,7 @@ class RaftLog:
         if last.index > self.durable_index and self.holds(last):
             first = self.durable_index - self.base.index
             synced = self._entries[first : last.index - self.base.index]
-            self.unsynced_bytes -= sum(entry.size_bytes for entry in synced)
+            self.unsynced_bytes -= size_of(synced)
             self.durable_index = last.index
 
     def install(self, snapshot: SnapshotMeta) -> bool:
@@ -245,6 +249,7 @@ class RaftLog:
         self.is_snapshot_unsynced = True
         self.uncommitted_bytes = self.unsynced_bytes = 0
         self._memberships = [(snapshot.index, snapshot.membership)]
+        self.membership = snapshot.membership
         return True
 
     def take_installed(self) -> SnapshotMeta | None:
@@ -275,20 +280,21 @@ class RaftLog:
         assert index > self.commit_index, "committed entries are never truncated"
         cut = self._entries[index - self.base.index - 1 :]
         del self._entries[index - self.base.index - 1 :]
-        self.uncommitted_bytes -= sum(entry.size_bytes for entry in cut)
-        self.unsynced_bytes -= sum(
-            entry.size_bytes for entry in cut if entry.index > self.durable_index
-        )
+        self.uncommitted_bytes -= size_of(cut)
+        self.unsynced_bytes -= size_of(cut[max(0, self.durable_index + 1 - index) :])
         self.durable_index = min(self.durable_index, index - 1)
         while self._memberships[-1][0] >= index:
             del self._memberships[-1]
+        self.membership = self._memberships[-1][1]
 
-    def _note_appended(self, entries: Iterable[Entry]) -> None:
+    def _note_appended(self, entries: Sequence[Entry]) -> None:
+        size_bytes = size_of(entries)
+        self.uncommitted_bytes += size_bytes
+        self.unsynced_bytes += size_bytes
         for entry in entries:
-            self.uncommitted_bytes += entry.size_bytes
-            self.unsynced_bytes += entry.size_bytes
             if entry.kind is EntryKind.MEMBERSHIP:
-                self._memberships.append((entry.index, decode_membership(entry.payload)))
+                self.membership = decode_membership(entry.payload)
+                self._memberships.append((entry.index, self.membership))
 
 
 def _term_of(entry: Entry) -> int:

@@ -10,6 +10,7 @@ Requests come from a leader or a candidate and are judged by their term and log.
 replies) are *counted*, so they are accepted only from the very identity that is a member.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Annotated, Final, final
 
@@ -66,6 +67,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     def size_bytes(self) -> int:
         """Bytes that the entry counts for against limits."""
         return len(self.payload) + ENTRY_OVERHEAD_BYTES
+
+
+def size_of(entries: Iterable[Entry]) -> int:
+    """Return the bytes that entries count for against limits."""
+    size_bytes = 0
+    for entry in entries:
+        size_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+    return size_bytes
 
 
 @final

@@ -35,9 +35,9 @@ class ReadQueue:
         """The number of the last round; 0 before the first."""
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a round is not confirmed yet."""
-        return bool(self._rounds)
+    def is_idle(self) -> bool:
+        """Whether no read waits, neither for a round nor for its confirmation."""
+        return not self._rounds and not self._new
 
     def ask(self, context: int) -> None:
         """Add a read to the next round."""

@@ -5,7 +5,7 @@ called synchronously: a tick, a message or a proposal, followed by `_pump`, whic
 everything that needs no waiting. One task waits for the disk.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, final
@@ -23,6 +23,7 @@ from tidelog.coordinator.raft.messages import (
     Message,
     SnapshotMeta,
     SnapshotRequest,
+    size_of,
 )
 from tidelog.coordinator.raft.ready import MembershipChange, Ready, Write
 from tidelog.coordinator.raft.role import Role
@@ -84,6 +85,8 @@ class RaftNode:
         self._has_work = trio.Event()
         self._applied_index = stored.snapshot.meta.index
         self._has_applied = trio.Event()
+        self._is_applied_wanted = False
+        """Whether a task waits for `_has_applied`."""
         self._bytes_since_snapshot = 0
         self._waiting = PendingProposals()
         self._reads = PendingReads()
@@ -125,7 +128,9 @@ class RaftNode:
     @property
     def is_active_leader(self) -> bool:
         """Whether this node leads, and its state machine has all that earlier leaders committed."""
-        return self.is_leader and self._begun_term == self._core.term
+        core = self._core
+        is_leader = core.role is Role.LEADER and self._failure is None
+        return is_leader and self._begun_term == core.term
 
     @property
     def leader_id(self) -> int | None:
@@ -186,11 +191,8 @@ class RaftNode:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._tick)
                 self._pump()
-                try:
-                    await self._write_all()
-                except LogOfflineError as error:
-                    self._end = error  # Raised below, outside of an exception group.
-                nursery.cancel_scope.cancel()
+                # Not below this task: each frame of a coroutine costs a call at each resumption.
+                nursery.start_soon(self._write_all, nursery.cancel_scope)
         finally:
             self._failure = self._failure or "the node has stopped"
             self._wake_all()
@@ -270,6 +272,7 @@ class RaftNode:
 
     async def wait_applied(self) -> None:
         """Wait until the state machine has applied another entry."""
+        self._is_applied_wanted = True
         await self._has_applied.wait()
 
     async def propose(self, command: bytes) -> int:
@@ -362,38 +365,51 @@ class RaftNode:
             self._has_work.set()
 
     def _leads_alone(self) -> bool:
-        return self.is_leader and self.membership.members == (self.identity,)
+        core = self._core
+        if core.role is not Role.LEADER or self._failure is not None:
+            return False
+        membership = core.membership
+        return membership.voters == (core.identity,) and not membership.learners
 
     def _pump_all(self) -> None:
+        core = self._core
         applied_before = self._applied_index
-        while not (ready := self._core.ready()).is_empty:
-            if ready.write is not None:
-                self._write = ready.write
+        while core.is_dirty:
+            self._execute(core.ready())
+        if self._applied_index > applied_before:
+            if self._is_snapshot_due():
                 self._has_work.set()
-            self._send(ready)
-            if ready.snapshot is not None:
-                self._restore(ready.snapshot)
-            for entry in ready.committed:
-                self._apply(entry)
-            for read in ready.reads:
-                self._reads.confirmed(read.context, index=read.index)
+            if self._is_applied_wanted:
+                self._is_applied_wanted = False
+                applied, self._has_applied = self._has_applied, trio.Event()
+                applied.set()
+        if (core.role, core.term) != self._role_seen:
+            self._note_role()
+        if core.leader is not None and (core.leader.node_id, core.term) != self._leader_seen:
+            self._note_leader(core.leader.node_id)
+        if core.membership is not self._membership_seen:
+            self._note_membership()
+
+    def _execute(self, ready: Ready) -> None:
+        if ready.write is not None:
+            self._write = ready.write
+            self._has_work.set()
+        if ready.messages:
+            self._send(ready.messages)
+        if ready.snapshot is not None:
+            self._restore(ready.snapshot)
+        for entry in ready.committed:
+            self._apply(entry)
+        for read in ready.reads:
+            self._reads.confirmed(read.context, index=read.index)
+        if self._reads.open:
             # This disk may lag behind the majority, and so may the state machine.
             self._reads.applied(self._applied_index)
-        if self._is_snapshot_due():
-            self._has_work.set()
-        if self._applied_index > applied_before:
-            applied, self._has_applied = self._has_applied, trio.Event()
-            applied.set()
-        if not self._leads_alone():
-            self._has_company.set()
-        self._note_role()
-        self._note_leader()
-        self._note_membership()
 
-    def _send(self, ready: Ready) -> None:
+    def _send(self, messages: Sequence[Message]) -> None:
         assert self._links is not None
         ordinary: list[Message] = []
-        for message in ready.messages:
+        for message in messages:
             if isinstance(message, SnapshotRequest):
                 failed = partial(self._snapshot_failed, message.target.node_id)
                 self._links.send_snapshot(message, self._snapshot.data, on_failed=failed)
@@ -408,14 +424,15 @@ class RaftNode:
 
     def _apply(self, entry: Entry) -> None:
         assert self._machine is not None
+        entry_id = EntryId(entry.index, entry.term)
         if entry.kind is EntryKind.COMMAND:
-            decoded = self._waiting.decoded(entry.entry_id)
+            decoded = self._waiting.decoded(entry_id)
             self._machine.apply(entry.index, entry.payload, decoded)
         elif entry.kind is EntryKind.TERM_START:
             self._begun_term = entry.term
         self._applied_index = entry.index
-        self._bytes_since_snapshot += entry.size_bytes
-        self._waiting.applied(entry.entry_id)
+        self._bytes_since_snapshot += size_of((entry,))
+        self._waiting.applied(entry_id)
 
     def _restore(self, meta: SnapshotMeta) -> None:
         assert self._machine is not None
@@ -424,11 +441,8 @@ class RaftNode:
         self._bytes_since_snapshot = 0
         self._waiting.overtaken(meta.index)
 
-    def _note_leader(self) -> None:
-        """Report another controller, once it is known; a time without one is not reported."""
-        leader_id = self.leader_id
-        if leader_id is None or (leader_id, self.term) == self._leader_seen:
-            return
+    def _note_leader(self, leader_id: int) -> None:
+        """Report another controller; a time without one is not reported."""
         self._env.probe(
             "controller_changed",
             controller_id=leader_id,
@@ -438,9 +452,6 @@ class RaftNode:
         self._leader_seen = (leader_id, self.term)
 
     def _note_role(self) -> None:
-        seen = (self._core.role, self._core.term)
-        if seen == self._role_seen:
-            return
         was_leader = self._role_seen[0] is Role.LEADER
         self._env.probe(
             "raft_role_changed",
@@ -451,17 +462,21 @@ class RaftNode:
             node_id=self.identity.node_id,
             leader_id=self.leader_id,
         )
-        self._role_seen = seen
+        self._role_seen = (self._core.role, self._core.term)
         if was_leader:
             self._reads.wake_all()
+        self._note_company()
         self._tell_role()
 
     def _note_membership(self) -> None:
-        membership = self._core.membership
-        if membership is not self._membership_seen:
-            self._membership_seen = membership
-            for listener in self._on_membership_changed:
-                listener()
+        self._membership_seen = self._core.membership
+        self._note_company()
+        for listener in self._on_membership_changed:
+            listener()
+
+    def _note_company(self) -> None:
+        if not self._leads_alone():
+            self._has_company.set()
 
     def _tell_role(self) -> None:
         changed, self._has_changed_role = self._has_changed_role, trio.Event()
@@ -471,15 +486,20 @@ class RaftNode:
 
     # The disk.
 
-    async def _write_all(self) -> None:
-        while self._end is None:
-            if self._write is not None:
-                await self._carry_out(self._write)
-            elif self._is_snapshot_due():
-                await self._take_snapshot()
-            else:
-                self._has_work = trio.Event()
-                await self._has_work.wait()
+    async def _write_all(self, scope: trio.CancelScope) -> None:
+        """Write and take snapshots until the node ends, then end `scope`."""
+        try:
+            while self._end is None:
+                if self._write is not None:
+                    await self._carry_out(self._write)
+                elif self._is_snapshot_due():
+                    await self._take_snapshot()
+                else:
+                    self._has_work = trio.Event()
+                    await self._has_work.wait()
+        except LogOfflineError as error:
+            self._end = error  # `run` raises it, outside of an exception group.
+        scope.cancel()
 
     async def _carry_out(self, write: Write) -> None:
         snapshot = None
@@ -491,7 +511,7 @@ class RaftNode:
         now_ms = self._env.clock.now_ms()
         await self._on_disk(
             lambda: self._store(vote, snapshot, write, now_ms=now_ms),
-            is_brief=snapshot is None and self._is_brief(write),
+            is_brief=self._is_brief(write),
         )
         if snapshot is not None:
             self._snapshot = snapshot
@@ -507,8 +527,8 @@ class RaftNode:
 
         No other node can take this one for dead meanwhile: it leads alone.
         """
-        size_bytes = sum(entry.size_bytes for entry in write.entries)
-        return self._leads_alone() and write.hard_state is None and size_bytes <= _BRIEF_BYTES
+        is_plain = write.hard_state is None and write.snapshot is None
+        return is_plain and size_of(write.entries) <= _BRIEF_BYTES and self._leads_alone()
 
     def _store(
         self, vote: Vote | None, snapshot: StoredSnapshot | None, write: Write, *, now_ms: int

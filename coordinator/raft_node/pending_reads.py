@@ -25,31 +25,32 @@ class PendingReads:
     def __init__(self) -> None:
         """Start empty."""
         self._count = 0
-        self._reads: dict[int, PendingRead] = {}
+        self.open: dict[int, PendingRead] = {}
+        """The reads that wait, by context; read-only."""
 
     def add(self) -> PendingRead:
         """Return a new read, which waits until it is removed."""
         self._count += 1
-        read = self._reads[self._count] = PendingRead(self._count)
+        read = self.open[self._count] = PendingRead(self._count)
         return read
 
     def remove(self, read: PendingRead) -> None:
         """Remove a read."""
-        self._reads.pop(read.context, None)
+        self.open.pop(read.context, None)
 
     def confirmed(self, context: int, *, index: int) -> None:
         """Record that a read may be served when all entries up to `index` are applied."""
-        read = self._reads.get(context)
+        read = self.open.get(context)
         if read is not None:  # A cancelled read was removed.
             read.index = index
 
     def applied(self, index: int) -> None:
         """Wake the reads whose index is applied."""
-        for read in self._reads.values():
+        for read in self.open.values():
             if read.index is not None and read.index <= index:
                 read.is_over.set()
 
     def wake_all(self) -> None:
         """Wake all reads: this node does not lead any more."""
-        for read in self._reads.values():
+        for read in self.open.values():
             read.is_over.set()

@@ -7,13 +7,12 @@ under test is unchanged.
 # Reads private state of nodes.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.coordinator.raft.messages import Entry, Message, SnapshotMeta
-from tidelog.coordinator.raft.ready import Ready
 from tidelog.coordinator.raft.role import Role
 from tidelog.coordinator.raft_node.interfaces import StateMachine, Transport
 from tidelog.coordinator.raft_node.node import RaftNode
@@ -64,10 +63,10 @@ def witnessing(listener: Listener) -> Generator[None]:
         if self._role_seen != before and self._role_seen[0] is Role.LEADER:
             listener.elected(self)
 
-    def send_watched(self: RaftNode, ready: Ready) -> None:
-        for message in ready.messages:
+    def send_watched(self: RaftNode, messages: Sequence[Message]) -> None:
+        for message in messages:
             listener.sends(self, message)
-        send(self, ready)
+        send(self, messages)
 
     def apply_watched(self: RaftNode, entry: Entry) -> None:
         listener.applying(self, entry)

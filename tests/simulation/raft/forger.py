@@ -148,5 +148,5 @@ class Forger:
 
 def _state_of(core: RaftCore) -> bytes:
     """Return all of a core, except whether a shell should look at it again."""
-    left_out = {"_is_dirty", "_handlers"}  # The handlers refer to the core itself.
+    left_out = {"is_dirty", "_handlers"}  # The handlers refer to the core itself.
     return pickle.dumps({name: each for name, each in vars(core).items() if name not in left_out})

@@ -155,7 +155,7 @@ class RaftNode:
 
     def _check_nothing_left(self, core: RaftCore) -> None:
         """Check that a core which reports no change has none."""
-        core._is_dirty = True
+        core.is_dirty = True
         left = core.ready()
         if not left.is_empty:
             raise ViolationError("EmptyReadyIsComplete", f"{self.identity} kept back {left}")
