@@ -219,7 +219,7 @@ class Probe(Protocol):
 class Buggify(Protocol):
     """Switch of rare branches that a simulation may force."""
 
-    def __call__(self, site: str) -> bool:
+    def __call__(self, site: str, /) -> bool:
         """Return whether to take the rare branch at `site`; always `False` in production."""
         ...
 
