@@ -169,7 +169,9 @@ def _offers(
     """Receive count of messages whose next delivery is the last, of several."""
     looked_at = 0
     for first, end, rank in state.order.candidates(left, state.next_lease_id):
-        for at, stop, status in _with_status(state, first, end):
+        is_fresh = first >= state.cursor
+        pieces = ((first, end, SKIPPED),) if is_fresh else _with_status(state, first, end)
+        for at, stop, status in pieces:
             looked_at += 1
             if looked_at > RUNS_MAX:
                 return offers
@@ -194,10 +196,8 @@ def _offers(
 def _with_status(
     state: QueueState, first: int, end: int
 ) -> Iterable[tuple[int, int, MessageStatus]]:
-    """Return candidates with their status."""
+    """Return candidates that begin below the cursor, with their status."""
     cursor = state.cursor
-    if first >= cursor:
-        return ((first, end, SKIPPED),)
     if end <= cursor:
         return state.runs.pieces(first, end)
     return chain(state.runs.pieces(first, cursor), ((cursor, end, SKIPPED),))

@@ -106,8 +106,3 @@ TRANSITIONS: Final = frozenset(
     }
 )
 """From and to. So nothing delivers a delayed message or a dead letter, or moves one twice."""
-
-
-def validate_transition(before: MessageState, after: MessageState) -> None:
-    """Check that an entry of the journal may change a message so."""
-    assert (before, after) in TRANSITIONS, f"{before.name} -> {after.name} is no transition"

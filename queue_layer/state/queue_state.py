@@ -16,9 +16,9 @@ from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, MakeOrder
 from tidelog.queue_layer.state.message_runs import WITHOUT_LIMIT, MessageRuns, Piece
 from tidelog.queue_layer.state.message_state import (
     SKIPPED,
+    TRANSITIONS,
     MessageStatus,
     SnapshotState,
-    validate_transition,
 )
 from tidelog.queue_layer.state.pending_dead_letters import (
     DeadLetterBatch,
@@ -101,6 +101,8 @@ class QueueState:
         """First offset that was neither received nor skipped."""
         self.applied_lease_end = 1
         """End of the lease ids in the journal; `next_lease_id` is the one to use."""
+        self.next_lease_id = 1
+        """Id of the next lease: above all ids that were used, also by lost leases."""
         self.void_below_lease_id = 1
         """Receipts of older leases are void, after a seek."""
         self.purged_below = 0
@@ -123,7 +125,6 @@ class QueueState:
         """`None` until `start`."""
         self._make_order = make_order
         self._snapshot: SnapshotReader | None = None
-        self._lease_ids_from = 1
 
     # -- current state --------------------------------------------------------------------------
 
@@ -131,11 +132,6 @@ class QueueState:
     def time_ms(self) -> int:
         """Time of the queue: the largest so far."""
         return self.runs.time_ms
-
-    @property
-    def next_lease_id(self) -> int:
-        """Id of the next lease: above all ids that were used, also by lost leases."""
-        return max(self.applied_lease_end, self._lease_ids_from)
 
     @property
     def low_water_mark(self) -> int:
@@ -317,6 +313,8 @@ class QueueState:
         Messages become visible in the order of their times, and each part ends at a time: so the
         order of delivery is the same as if time passed at once.
         """
+        if now_ms <= self.runs.time_ms:
+            return True
         if not self.has_many_timers:
             self.advance(now_ms)
             return True
@@ -329,7 +327,7 @@ class QueueState:
 
     def set_leader_epoch(self, leader_epoch: int) -> None:
         """Use lease ids that no other leader epoch uses."""
-        self._lease_ids_from = max(1, leader_epoch << _EPOCH_BITS)
+        self.next_lease_id = max(self.next_lease_id, leader_epoch << _EPOCH_BITS)
 
     def start(self) -> None:
         """Begin to deliver messages; the order follows all changes from now on."""
@@ -450,23 +448,26 @@ class QueueState:
 
     def apply(self, frame: JournalFrame) -> None:
         """Apply the entries of one frame; each frame once, in order."""
-        if frame.now_ms > self.runs.time_ms:
-            self.advance(frame.now_ms)
+        now_ms = frame.now_ms
+        if now_ms > self.runs.time_ms:
+            self.advance(now_ms)
         self.version += 1
         for entry in frame.entries:
-            if not isinstance(entry, SNAPSHOT_PARTS):
+            if self._snapshot is not None and not isinstance(entry, SNAPSHOT_PARTS):
                 # A snapshot without its end does not count: its writer failed meanwhile.
                 self._snapshot = None
-            self._apply(entry, frame.now_ms)
+            match entry:
+                case Received():
+                    self._received(entry, now_ms)
+                case Deleted() | Expired():
+                    self._done(entry.runs)
+                case _:
+                    self._apply_rare(entry, now_ms)
 
-    def _apply(self, entry: AnyEntry, now_ms: int) -> None:  # noqa: C901, PLR0912 (one branch each)
+    def _apply_rare(self, entry: AnyEntry, now_ms: int) -> None:  # noqa: C901, PLR0912 (one branch each)
         match entry:
-            case Received():
-                self._received(entry, now_ms)
             case ReceiveRepeated():
                 self._receive_repeated(entry, now_ms)
-            case Deleted() | Expired():
-                self._done(entry.runs)
             case Extended():
                 self._extended(entry)
             case Released():
@@ -514,7 +515,8 @@ class QueueState:
     def _received(self, entry: Received, now_ms: int) -> None:
         assert entry.lease_id >= self.applied_lease_end
         self.applied_lease_end = entry.lease_id + 1
-
+        if entry.lease_id >= self.next_lease_id:
+            self.next_lease_id = entry.lease_id + 1
         for first, count in entry.runs:
             for at, end, old in self._take(first, first + count):
                 new = MessageStatus(
@@ -681,6 +683,7 @@ class QueueState:
             return
         self.cursor = reader.started.cursor
         self.applied_lease_end = reader.started.next_lease_id
+        self.next_lease_id = max(self.next_lease_id, self.applied_lease_end)
         self.void_below_lease_id = reader.started.void_below_lease_id
         self.purged_below = reader.started.purged_below
         self.moves = PendingDeadLetters(reader.moves)
@@ -738,7 +741,7 @@ class QueueState:
             self.attempts.on_lease_changed(old.lease_id)
         before = MessageState.VISIBLE if old is SKIPPED else self.runs.state(old)
         state = self.runs.put(first, end, new)
-        validate_transition(before, state)
+        assert (before, state) in TRANSITIONS, f"{before.name} -> {state.name} is no transition"
         if state is MessageState.VISIBLE:
             self._note_exhausted(first, end, new)
         order, stop = self.order, min(end, self.unreceived.end)

@@ -46,14 +46,14 @@ _PAIR_BYTES: Final = 11
 """Maximum bytes of a pair of texts, in addition to the texts."""
 
 
-def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
-    """Return whether the journal has grown enough since the last snapshot to write another one.
+def bytes_between_snapshots(snapshot_bytes: int) -> int:
+    """Return the bytes by which the journal grows before it gets another snapshot.
 
-    The threshold is half the size of the snapshot, and at least 512 KiB. So at most two thirds of
+    It is half the size of the snapshot, and at least 512 KiB. So at most two thirds of
     all writes are snapshots. Their bytes cost a tenth of those of other entries, to make and to
     load, and a new leader serves no requests until it has loaded all.
     """
-    return bytes_since > max(BYTES_SINCE_MIN, snapshot_bytes // 2)
+    return max(BYTES_SINCE_MIN, snapshot_bytes // 2)
 
 
 def snapshot_entries(

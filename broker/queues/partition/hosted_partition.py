@@ -404,8 +404,8 @@ class HostedPartition:
         if self.error is None:
             now_ms = self.core.state.runs.time_ms  # That of the last decision.
             try:
-                self.journal.flush(now_ms=now_ms)
-                if self.is_loaded and self.journal.is_snapshot_due:
+                is_snapshot_due = self.journal.flush(now_ms=now_ms)
+                if is_snapshot_due and self.is_loaded:
                     self.journal.append_snapshot(self.core.snapshot(now_ms=now_ms), now_ms=now_ms)
             except BrokerError as error:
                 self.drop(error)
@@ -532,7 +532,7 @@ class HostedPartition:
 
         while True:
             is_behind = state.unreceived.end < source.high_watermark
-            wants_more = is_behind and (needs_all_records(core.config) or not has_enough())
+            wants_more = is_behind and (not has_enough() or needs_all_records(core.config))
             # Damage that was found may be gone, with the records.
             if wants_more or records.damage is not None:
                 yield from records.feed(core, has_enough)
@@ -541,7 +541,7 @@ class HostedPartition:
                 now_ms = yield from self._advance_in_parts()
             if self._is_reading and not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
-            if not self._can_offer:
+            if state.unreceived.end < state.cursor and not core.config.is_fifo:
                 self._await_news()
                 return EmptyReason.NOT_KNOWN_YET
             plan = core.plan(command, now_ms=now_ms)
@@ -557,7 +557,7 @@ class HostedPartition:
             if self._is_reading and not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
             source = records.partition() if self._is_reading else source
-            delivery = self._deliver(plan, gathered, source, now_ms=now_ms)
+            delivery = self._deliver(plan, gathered, source, now_ms=now_ms, broker_ms=broker_ms)
             if delivery is not None:
                 return delivery
 
@@ -592,10 +592,19 @@ class HostedPartition:
 
     def _has_enough(self, wanted: int) -> bool:
         """Return whether enough records are known to choose messages among them."""
-        return self._can_offer and self.core.state.visible_count >= 2 * wanted
+        state = self.core.state
+        if state.unreceived.end < state.cursor and not self.core.config.is_fifo:
+            return False  # None of them can be delivered.
+        return state.visible_count >= 2 * wanted
 
     def _deliver(
-        self, plan: ReceivePlan, gathered: Gathered, source: Partition, *, now_ms: int
+        self,
+        plan: ReceivePlan,
+        gathered: Gathered,
+        source: Partition,
+        *,
+        now_ms: int,
+        broker_ms: int,
     ) -> Delivery | None:
         """Lease the messages that were found; `None` if another receive leased them meanwhile.
 
@@ -603,7 +612,8 @@ class HostedPartition:
         """
         if self._is_reading:  # Time has passed since the check in `take`.
             self.require()
-            now_ms = self.now_ms()
+            broker_ms = self._clock.now_ms()
+            now_ms = self.core.time(broker_ms)
         has_gaps = gathered.destroyed or gathered.unreadable
         if has_gaps and self._quarantine.hold(plan, gathered, now_ms=now_ms):
             return None
@@ -617,14 +627,8 @@ class HostedPartition:
         counts.delivered(received.runs)
         source.traffic.sent(size)
         # Clients count from the broker's time, which may be behind that of the queue.
-        deadline_ms = received.deadline_ms - max(0, now_ms - self._clock.now_ms())
+        deadline_ms = received.deadline_ms - max(0, now_ms - broker_ms)
         return Delivery(replace(received, batch_bytes=size, deadline_ms=deadline_ms), pieces)
-
-    @property
-    def _can_offer(self) -> bool:
-        """Whether enough records are known to deliver some."""
-        state = self.core.state
-        return state.unreceived.end >= state.cursor or self.core.config.is_fifo
 
     def _require_undamaged(self) -> None:
         """Raise if there is damage that blocks the messages behind it.

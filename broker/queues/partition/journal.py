@@ -17,7 +17,7 @@ from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice
-from tidelog.queue_layer.state.snapshots import is_snapshot_due
+from tidelog.queue_layer.state.snapshots import bytes_between_snapshots
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import Columns, encode_batch, header_of
 from tidelog.wire.env.env import Env
@@ -83,7 +83,8 @@ class Journal:
         self._on_committed: list[tuple[AckWaiter, int]] = []
         self._bytes_since = 0
         """Bytes since the last snapshot."""
-        self._snapshot_bytes = 0
+        self._snapshot_after = bytes_between_snapshots(0)
+        """Bytes since the last snapshot above which another one is due."""
         self._snapshot_offset: int | None = None
         """Offset of the last whole snapshot, committed or not; `None` if none is known."""
         self._on_snapshot = self.cut if on_snapshot is None else on_snapshot
@@ -146,7 +147,7 @@ class Journal:
             apply(frame)
             self._bytes_since = size_bytes + (0 if begins_snapshot else self._bytes_since)
             if isinstance(frame.entries[0], SnapshotEnded):
-                self._snapshot_bytes, self._bytes_since = self._bytes_since, 0
+                self._snapshot_written(self._bytes_since)
 
         await self._read(reader, range(start, self.partition.log.log_end_offset), take)
         return not is_first
@@ -239,8 +240,8 @@ class Journal:
         """Call `waiter` when all pending frames, and all before them, are committed."""
         self._on_committed.append((waiter, index))
 
-    def flush(self, *, now_ms: int) -> None:
-        """Append the pending frames.
+    def flush(self, *, now_ms: int) -> bool:
+        """Append the pending frames; return whether enough bytes were written for a snapshot.
 
         Raises:
             BrokerError: They cannot be written, or only some of them; no waiter was called yet.
@@ -270,15 +271,11 @@ class Journal:
         elif frames:
             # Leases that may be lost: a delete that follows soon syncs them, too.
             self._group_commit.appended_lazily(self.partition)
+        since = self._bytes_since
+        is_early = since > 0 and self._env.buggify("journal snapshot early")
+        return is_early or since > self._snapshot_after
 
     # -- snapshots ------------------------------------------------------------------------------
-
-    @property
-    def is_snapshot_due(self) -> bool:
-        """Whether enough bytes were written since the last snapshot for another one."""
-        if self._bytes_since and self._env.buggify("journal snapshot early"):
-            return True
-        return is_snapshot_due(bytes_since=self._bytes_since, snapshot_bytes=self._snapshot_bytes)
 
     def append_snapshot(self, frames: list[JournalFrame], *, now_ms: int) -> None:
         """Append the whole state; the records before it may be deleted once it is committed.
@@ -307,10 +304,14 @@ class Journal:
                 )
             return
         finally:
-            self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
+            self._snapshot_written(sum(map(len, values)))
         self._snapshot_offset = start
         self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, index=start)
         self._group_commit.appended(self.partition)
+
+    def _snapshot_written(self, size_bytes: int) -> None:
+        self._bytes_since = 0
+        self._snapshot_after = bytes_between_snapshots(size_bytes)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `partition.AckWaiter`: the snapshot that begins at offset `index` is committed."""

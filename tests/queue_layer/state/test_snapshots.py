@@ -12,7 +12,7 @@ from tidelog.queue_layer.state.snapshots import (
     STATE_BYTES_PER_PART,
     TEXT_BYTES_PER_PART,
     SnapshotReader,
-    is_snapshot_due,
+    bytes_between_snapshots,
     runs_in_parts,
     started_in_parts,
 )
@@ -170,19 +170,10 @@ def test_an_incomplete_snapshot_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "size", "is_due"),
-    [
-        (MIB // 2, 0, False),
-        (MIB // 2 + 1, 0, True),
-        (MIB // 2 + 1, MIB, True),
-        (MIB, 2 * MIB, False),
-        (MIB + 1, 2 * MIB, True),
-    ],
+    ("size", "between"), [(0, MIB // 2), (MIB, MIB // 2), (MIB + 2, MIB // 2 + 1), (2 * MIB, MIB)]
 )
-def test_a_snapshot_is_due_when_the_journal_has_grown_enough(
-    since: int, size: int, is_due: bool
-) -> None:
-    assert is_snapshot_due(bytes_since=since, snapshot_bytes=size) is is_due
+def test_the_journal_grows_by_half_a_snapshot_before_the_next_one(size: int, between: int) -> None:
+    assert bytes_between_snapshots(size) == between
 
 
 def test_a_snapshot_keeps_a_redrive() -> None:
