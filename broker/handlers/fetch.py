@@ -442,7 +442,13 @@ class FetchHandler:
         assert item.partition is not None
         try:
             if item.partition.cipher is None:
-                return self._reader.piece(item.partition, part, room_bytes)
+                return self._reader.piece(
+                    item.partition,
+                    part.file,
+                    part.position,
+                    length=part.length,
+                    room_bytes=room_bytes,
+                )
             if item.opened is None and room_bytes <= _COPIED_BYTES_MAX - _OPENED_BYTES_MAX:
                 return None  # The client has not read what it has asked for.
             if item.opened is None:

@@ -42,14 +42,11 @@ class SliceReader:
 
     def is_cold(self, part: LogSlice) -> bool:
         """Return whether a slice must be loaded before it can be sent."""
-        return not part.is_ready() or self._is_forced()
+        return not part.is_ready() or self._env.buggify("cold fetch")
 
     def is_cold_file(self, file: File, position: int, length: int) -> bool:
         """Return whether checked bytes of a file must be read from the disk first."""
-        return not file.is_cached(position, length) or self._is_forced()
-
-    def _is_forced(self) -> bool:
-        return self._env.buggify("cold fetch")
+        return not file.is_cached(position, length) or self._env.buggify("cold fetch")
 
     async def load(self, partition: Partition, part: LogSlice) -> LogSlice:
         """Read a slice from the disk and check it; return its valid part.
@@ -110,25 +107,29 @@ class SliceReader:
         async with self._cold_reads:
             await self._env.run_in_thread(work)
 
-    def piece(self, partition: Partition, part: LogSlice, room_bytes: int) -> bytes | FileRegion:
-        """Return the piece to send for a slice that is not cold: its bytes if they are few.
+    def piece(
+        self, partition: Partition, file: File, position: int, *, length: int, room_bytes: int
+    ) -> bytes | FileRegion:
+        """Return the piece to send for bytes of a file that are not cold: a copy if they are few.
 
         Args:
-            partition: Partition of the slice.
-            part: The slice.
+            partition: Partition of the file.
+            file: The file.
+            position: Position of the first byte.
+            length: Number of bytes.
             room_bytes: Maximum number of bytes to copy.
 
         Raises:
-            LogOfflineError: The slice cannot be read.
+            LogOfflineError: The bytes cannot be read.
         """
-        is_large = part.length >= min(_COPY_BELOW_BYTES, room_bytes)
+        is_large = length >= min(_COPY_BELOW_BYTES, room_bytes)
         if is_large or self._env.buggify("small piece from its file"):
-            return FileRegion(part.file, part.position, part.length)
+            return FileRegion(file, position, length)
         try:
-            data = part.file.read_at(part.position, part.length)
+            data = file.read_at(position, length)
         except OSError as error:
             raise partition.reading_failed(error) from error
-        if len(data) < part.length:
+        if len(data) < length:
             raise partition.reading_failed(OSError(errno.EIO, "the file is shorter than it was"))
         return data
 

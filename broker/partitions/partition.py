@@ -97,6 +97,8 @@ class Partition:
     """Data keys of all topics; only a partition of an encrypted topic needs them."""
     cipher: PartitionCipher | None = None
     """Keys of the topic; `None` while it has none, and all of its batches are plain."""
+    is_closed = False
+    """Whether the broker has closed this replica: it may have another one of the partition."""
 
     def __init__(
         self,
@@ -253,6 +255,7 @@ class Partition:
 
         Holds and flushes under way still end.
         """
+        self.is_closed = True
         self.log.close()
         # The close is intended, so its status is not reported.
         self._known_status = self.log.status

@@ -27,7 +27,14 @@ from tidelog.wire.batch.batch_columns import (
     decode_columns,
     unpack,
 )
-from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader, Columns, parse_header
+from tidelog.wire.batch.record_batch import (
+    FLAG_QUEUE_FIELDS,
+    FLAG_SPARSE,
+    HEADER_SIZE,
+    BatchHeader,
+    Columns,
+    parse_header,
+)
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
@@ -60,6 +67,10 @@ _BATCHES_AT_ONCE: Final = 800
 """Number of batches in these steps before other tasks run."""
 _BEHIND_MAX: Final = 16
 """Number of batches that are read one by one, before more are searched in the log."""
+_WINDOW_BYTES: Final = 4 << 10
+"""Bytes of a file that are read at once for the headers of these batches."""
+_DECODED_FLAGS: Final = FLAG_QUEUE_FIELDS | FLAG_SPARSE
+"""Flags of batches that a queue decodes."""
 _RECORDS_AT_ONCE: Final = 500
 """Records that are passed to a queue before other tasks run, if their payload is decoded."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
@@ -207,6 +218,8 @@ class SourceRecords:
         self._reader = reader
         self._topic_id = topic_id
         self._number = number
+        self._partition: Partition | None = None
+        """The replica at the last look: the one of this broker until it is closed."""
         self.damage: CorruptRecordError | None = None
         """Damage for which a FIFO queue gets no more records."""
         self._batch_cache = BatchCache()
@@ -218,7 +231,10 @@ class SourceRecords:
             LeaderNotAvailableError: There is no replica here at the moment, or it is being
                 repaired.
         """
-        partition = self._partitions.replica(self._topic_id, self._number)
+        partition = self._partition
+        if partition is None or partition.is_closed:
+            partition = self._partitions.replica(self._topic_id, self._number)
+            self._partition = partition
         if partition is None or partition.is_held:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self._number} cannot be read here at the moment"
@@ -286,11 +302,14 @@ class SourceRecords:
         if last is None or last.next_offset != first:
             return None, walked
         file, position = last.file, last.position + last.size
-        if self._reader.is_cold_file(file, position, HEADER_SIZE):
-            return None, walked
+        window, window_at = b"", position
         high_watermark = partition.high_watermark
         while first < high_watermark and len(walked) < _BEHIND_MAX:
-            header = parse_header(file.read_at(position, HEADER_SIZE))
+            if position + HEADER_SIZE > window_at + len(window):
+                if self._reader.is_cold_file(file, position, _WINDOW_BYTES):
+                    break
+                window_at, window = position, file.read_at(position, _WINDOW_BYTES)
+            header = parse_header(window, position - window_at)
             if header is None or header.base_offset != first:
                 break  # The next segment has it.
             end = first + header.last_offset_delta + 1
@@ -351,7 +370,7 @@ class SourceRecords:
             if next_offset <= offset:
                 continue
             first, end = max(header.base_offset, offset), min(next_offset, high_watermark)
-            has_fields = header.has_queue_fields or decodes_all or header.is_sparse
+            has_fields = decodes_all or header.flags & _DECODED_FLAGS
             is_gone = is_encrypted and _is_destroyed(partition, header, file, position=position)
             if not has_fields and not delay_ms and not is_gone:
                 offset = end
@@ -601,12 +620,21 @@ class SourceRecords:
             opened = b"".join(gathered.opened[batch.base_offset] for batch in batches)
             return len(opened), [opened]
         pieces: list[bytes | FileRegion] = []
-        room, size = _COPIED_BYTES_MAX, 0
-        for part in _joined(batches):
-            piece = self._reader.piece(partition, part, room)
+        room, size, place = _COPIED_BYTES_MAX, 0, 0
+        while place < len(batches):
+            file, position = batches[place].file, batches[place].position
+            length = batches[place].size
+            place += 1
+            while place < len(batches):  # Batches that are contiguous make one piece.
+                after = batches[place]
+                if after.file is not file or after.position != position + length:
+                    break
+                length += after.size
+                place += 1
+            piece = self._reader.piece(partition, file, position, length=length, room_bytes=room)
             if isinstance(piece, bytes):
-                room -= part.length
-            size += part.length
+                room -= length
+            size += length
             pieces.append(piece)
         return size, pieces
 
@@ -614,34 +642,6 @@ class SourceRecords:
 def needs_all_records(config: QueueConfig) -> bool:
     """Return whether the order needs all records, however many messages are known."""
     return bool(config.priority_weights) or config.fair_delivery
-
-
-def _joined(batches: list[Batch]) -> list[LogSlice]:
-    """Return slices of contiguous batches."""
-    slices: list[LogSlice] = []
-    at = 0
-    while at < len(batches):
-        first = last = batches[at]
-        end = first.position + first.size
-        at += 1
-        while at < len(batches):
-            after = batches[at]
-            if after.file is not first.file or after.position != end:
-                break
-            end += after.size
-            last = after
-            at += 1
-        slices.append(
-            LogSlice(
-                first.file,
-                first.position,
-                end - first.position,
-                offset=first.base_offset,
-                end_offset=last.next_offset,
-                is_trusted=True,
-            )
-        )
-    return slices
 
 
 def _opened_max(max_bytes: int) -> int:
@@ -726,17 +726,17 @@ def _skip_missing(core: QueuePartition, first: int, end: int) -> None:
     core.state.on_records(first, end)
 
 
-def _add_run(gathered: Gathered, first: int, end: int) -> None:
-    if first < end:
-        gathered.taken.append((first, end - first))
-
-
 def _walk(part: LogSlice) -> Iterator[_Walked]:
     end, start_offset = part.position + part.length, part.start_offset
     for position, header in walk_headers(
         part.file, part.position, start_offset=start_offset, end=end
     ):
         yield position, header, header.base_offset + header.last_offset_delta + 1
+
+
+def _add_run(gathered: Gathered, first: int, end: int) -> None:
+    if first < end:
+        gathered.taken.append((first, end - first))
 
 
 def _batches_in(part: LogSlice, first: int, end: int) -> Iterator[Batch]:

@@ -1,6 +1,7 @@
 """Tests of FETCH: the batches of a reply, long polls, and errors."""
 
 import gc
+from functools import partial
 
 import pytest
 from trio.testing import MockClock
@@ -566,6 +567,7 @@ async def test_small_slices_are_copied_and_large_ones_are_not(mock_clock: MockCl
     reader = SliceReader(world.env)
 
     assert not reader.is_cold(part)
-    assert reader.piece(partition, part, 1 << 20) == part.read()
-    assert isinstance(reader.piece(partition, part, 1), FileRegion)
+    piece = partial(reader.piece, partition, part.file, part.position, length=part.length)
+    assert piece(room_bytes=1 << 20) == part.read()
+    assert isinstance(piece(room_bytes=1), FileRegion)
     assert (await reader.load(partition, part)).length == part.length

@@ -19,12 +19,14 @@ from tests.broker.queues.queue_requests import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.broker.server import Broker
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header
-from tidelog.wire.errors import CorruptRecordError
+from tidelog.wire.errors import CorruptRecordError, LeaderNotAvailableError
 from tidelog.wire.messages.queues import (
     DELIVER_AT_HEADER,
     PRIORITY_HEADER,
@@ -69,6 +71,23 @@ async def test_a_message_group_continues_when_its_received_messages_are_settled(
         await settle(client, queue, first)
 
         assert [each.value for each in await received(pending)] == [b"a2"]
+
+
+async def test_records_of_a_replica_that_was_closed_are_not_read(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await receive(client, queue)
+        partitions = broker._partitions
+        assert partitions is not None
+        records = SourceRecords(partitions, SliceReader(broker._env), topic_of(broker), number=0)
+        assert records.partition() is partitions.replica(topic_of(broker), 0)
+
+        partitions.close((topic_of(broker), 0), LeaderNotAvailableError("closed"))
+
+        with pytest.raises(LeaderNotAvailableError):
+            records.partition()
 
 
 async def test_message_groups_are_in_order_after_a_restart(mock_clock: MockClock) -> None:
