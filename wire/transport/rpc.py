@@ -144,6 +144,7 @@ class RpcConnection:
         """Whether the connection has ended, as far as the stream tells now."""
         if (
             self._is_left
+            and not self._has_caller  # It may be in a callback, whose reply is in the buffer.
             and not self._open
             and self._failure is None
             and self._now() - self._answered_at > _UNWATCHED_S

@@ -180,6 +180,28 @@ async def test_a_loss_between_two_calls_is_noticed_before_the_second(
     assert connected.rpc.is_lost
 
 
+async def test_nothing_is_received_while_a_reply_is_handled(
+    connected: Answering, autojump_clock: MockClock
+) -> None:
+    await connected.become_a_receiver()
+
+    def take(_: MetadataReply, attachment: memoryview) -> bool:
+        connected.stream.feed_end()
+        autojump_clock.jump(0.002)
+        receive_count = connected.stream.receive_count
+        is_lost = connected.rpc.is_lost
+        # Otherwise the attachment would be overwritten.
+        assert connected.stream.receive_count == receive_count
+        assert not attachment
+        return is_lost
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connected.answer)
+        assert not await connected.rpc.call(api.METADATA, METADATA, take=take)
+    await pass_time(autojump_clock, 0.002)
+    assert connected.rpc.is_lost
+
+
 async def test_a_loss_after_the_last_call_is_noticed(
     connected: Answering, autojump_clock: MockClock
 ) -> None:
