@@ -204,6 +204,7 @@ class RpcConnection:
         kept_until: float = 0.0,
         patience: float = math.inf,
         is_awaited: bool = False,
+        is_followed: bool = False,
     ) -> int:
         """Send a request without waiting; requests leave in the order of these calls.
 
@@ -221,6 +222,8 @@ class RpcConnection:
             patience: Seconds without a reply after which the request fails with
                 `RequestTimedOutError` and the connection is closed.
             is_awaited: Whether `wait_answered` is called next, without a checkpoint between.
+            is_followed: Whether another request or `flush` is next, without a checkpoint between:
+                both requests leave in one write.
 
         Returns:
             The correlation id, for `wait_answered`.
@@ -229,9 +232,7 @@ class RpcConnection:
             if on_outcome is not None:
                 on_outcome(_another(self._failure))
             return _NOT_SENT
-        length = 0
-        for piece in attachment:
-            length += len(piece)
+        length = sum(map(len, attachment))
         try:
             correlation_id, frame = self._core.send_request(
                 api_, request, attachment_length=length, expects_reply=on_outcome is not None
@@ -252,8 +253,12 @@ class RpcConnection:
                 self._check_by(now + patience)
             if self._is_left and not is_awaited:
                 self._attend()
-        self._write_buffer.send([frame, *attachment], length)
+        self._write_buffer.send([frame, *attachment], length, is_followed=is_followed)
         return correlation_id
+
+    def flush(self) -> None:
+        """Send the requests that no other one has followed."""
+        self._write_buffer.flush()
 
     def wait_answered(self, correlation_id: int) -> Coroutine[Any, Any, None]:
         """Wait until the outcome of a request was reported; a checkpoint.

@@ -60,12 +60,17 @@ class WriteBuffer:
         self.pending_bytes += length
         self._queue.append(piece if isinstance(piece, FileRegion) else memoryview(piece))
 
-    def send(self, pieces: Sequence[BytesLike], length: int) -> None:
+    def send(self, pieces: Sequence[BytesLike], length: int, *, is_followed: bool = False) -> None:
         """Send pieces of `length` bytes in all behind those that wait; never raises.
 
-        The same as `put` for each and `flush`, with one call of the stream in the usual case.
+        The same as `put` for each and `flush`, with one call of the stream in the usual case. If
+        `is_followed`, the pieces wait for the next `send` or `flush`.
         """
         sent = 0
+        if is_followed:
+            for piece in pieces:
+                self.put(piece)
+            return
         if not self._queue and not self._is_broken and len(pieces) <= _GATHER_MAX:
             try:
                 sent = self._stream.send_nowait(pieces)

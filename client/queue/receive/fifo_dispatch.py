@@ -23,36 +23,27 @@ class FifoDispatch(Generic[Item]):
         """Start empty."""
         self.behind_count = 0
         """Number of messages that wait for others of their groups."""
-        self._ready: deque[Item] = deque()
+        self.ready: deque[Item] = deque()
+        """Messages that may start now; the first one is ready for the longest time."""
         self._behind: dict[Hashable, deque[Item]] = {}
         """Waiting messages of each group with a message that is ready or has started."""
 
-    @property
-    def ready_count(self) -> int:
-        """Number of messages that may start now."""
-        return len(self._ready)
-
-    @property
-    def first_ready(self) -> Item | None:
-        """The item that is ready for the longest time, `None` if none is."""
-        return self._ready[0] if self._ready else None
-
     def take_ready(self) -> list[Item]:
-        """Remove and return the items that are ready; `break_off` returns those behind each."""
-        found = list(self._ready)
-        self._ready.clear()
+        """Remove and return the items of `ready`; `break_off` returns those behind each."""
+        found = list(self.ready)
+        self.ready.clear()
         return found
 
     def put(self, item: Item, group: Hashable | None) -> None:
         """Add an item behind those of its group; `None` is no group."""
         if group is None:
-            self._ready.append(item)
+            self.ready.append(item)
         elif (behind := self._behind.get(group)) is not None:
             behind.append(item)
             self.behind_count += 1
         else:
             self._behind[group] = deque()
-            self._ready.append(item)
+            self.ready.append(item)
 
     def begin(self) -> Item:
         """Remove and return the item that is ready for the longest time.
@@ -60,13 +51,13 @@ class FifoDispatch(Generic[Item]):
         Raises:
             IndexError: Nothing is ready.
         """
-        return self._ready.popleft()
+        return self.ready.popleft()
 
     def go_on(self, group: Hashable | None) -> None:
         """Make the next item of a group ready, after the one that had started is done."""
         behind = self._behind.get(group)
         if behind:
-            self._ready.append(behind.popleft())
+            self.ready.append(behind.popleft())
             self.behind_count -= 1
         else:
             self._behind.pop(group, None)
@@ -79,8 +70,8 @@ class FifoDispatch(Generic[Item]):
 
     def clear(self) -> list[Item]:
         """Remove and return all items."""
-        found = [*self._ready, *(item for behind in self._behind.values() for item in behind)]
-        self._ready.clear()
+        found = [*self.ready, *(item for behind in self._behind.values() for item in behind)]
+        self.ready.clear()
         self._behind.clear()
         self.behind_count = 0
         return found

@@ -18,6 +18,8 @@ _TIMEOUT_MIN_S: Final = 0.1
 _BURST_S: Final = 0.001
 """Seconds of work that are in hand in any case, up to `_BURST_MAX` messages."""
 _BURST_MAX: Final = 8
+_INSTANT_S: Final = 0.0002
+"""Mean seconds of handlers that probably do not wait for anything."""
 _WEIGHT: Final = 0.2
 """Weight of the latest handler in the mean."""
 
@@ -30,6 +32,8 @@ class HandlerPace:
         """Start with nothing in hand: the first handler may be slow."""
         self.ahead = 0
         """Maximum messages in hand, up to the number of handlers, or a few if they are fast."""
+        self.is_instant = False
+        """Whether a handler probably ends in the turn of the loop in which it starts."""
         self.patience_s = _PATIENCE_S
         """Seconds in hand after which a message is returned."""
         self._concurrency = concurrency
@@ -64,3 +68,4 @@ class HandlerPace:
         if mean_s * _BURST_MAX > _BURST_S * self._concurrency:
             burst = int(_BURST_S * self._concurrency / mean_s)
         self.ahead = max(most, burst)
+        self.is_instant = mean_s < _INSTANT_S

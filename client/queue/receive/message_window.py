@@ -4,8 +4,10 @@ Shell: receives ahead, keeps the leases, settles messages, and returns them at t
 says how much room there is and in which order messages are handed out.
 
 A window asks for messages in the requests that settle others, so a busy worker needs one request
-for each message. Such a request brings what is there at once. A task asks with a plain receive, and
-waits for messages at the brokers, when such a request has brought too few, or none was sent.
+for each message. Such a request brings what is there at once. Where the queue is nearly empty, a
+poll follows the settlements in the same write, and waits for messages at the only broker of the
+queue. A task asks with a plain receive, which knows all brokers and retries, when a poll has
+brought nothing, or none is possible.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,16 +24,16 @@ from tidelog.client.queue.receive.message import RETURN, Disposition, Message
 from tidelog.client.queue.receive.queue_layout import QueueLayout
 from tidelog.client.queue.receive.reassembler import joined
 from tidelog.client.queue.receive.receiver import ALONG_VERSION, QueueReceiver, ReceiveOptions
-from tidelog.client.queue.receive.settler import NodeQueue, QueueSettler
+from tidelog.client.queue.receive.settler import Along, Behind, NodeQueue, QueueSettler
 from tidelog.wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
     RetriableError,
     TidelogError,
 )
-from tidelog.wire.messages.queues import ReceiveRequest, SettleAction, Settlement
+from tidelog.wire.messages.queues import SettleAction, Settlement
 from tidelog.wire.protocol import api
-from tidelog.wire.transport.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
 """Settlements after which a message is never delivered again, and the next of its group starts."""
@@ -91,6 +93,8 @@ class WindowOwner(NamedTuple):
     """Takes received messages."""
     lose: Callable[[HeldMessage], None]
     """Drops a message whose lease is over."""
+    is_about_to_start: Callable[[], bool] = lambda: False
+    """Returns whether a message starts in the next turn of the loop, and may be settled then."""
 
 
 @final
@@ -131,7 +135,13 @@ class MessageWindow:
         self._is_open = False
         """Whether messages are wanted: late ones are returned at once."""
         self._is_polling = False
-        """Whether a plain receive is in flight."""
+        """Whether a plain receive or a poll is in flight."""
+        self._leave_poll: Callable[[], None] | None = None
+        """Leaves the latest poll to later calls."""
+        self._wait_s = 0.0
+        """Seconds that one receive waits for messages."""
+        self._arrived_count = 0
+        """Number of messages that the last receive brought."""
         self._was_short = True
         """Whether the last receive brought less than it asked for: then the next one waits."""
         self._asked_count = 0
@@ -142,6 +152,11 @@ class MessageWindow:
         """Attempt id of a request that failed: its messages may be leased."""
         self._emptied: ParkedTask | None = None
         """Woken when nothing is being settled or received any more."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request for messages is in flight."""
+        return self._is_polling or self._asked_count > 0
 
     @property
     def held(self) -> dict[HeldMessage, None]:
@@ -176,6 +191,7 @@ class MessageWindow:
             ClosedError: The client is closed.
         """
         failure_count = 0
+        self._wait_s = wait
         self._is_open = True
         self._queue.settler.companions[self] = None
         try:
@@ -184,7 +200,7 @@ class MessageWindow:
                     await self._cluster.tasks.park(self._receiving)
                     continue
                 try:
-                    await self._receive(self._owner.room(), wait)
+                    await self._receive(self._owner.room())
                 except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
                     # A corrupt batch may be repaired, and other messages may arrive.
                     failure_count += 1
@@ -194,42 +210,78 @@ class MessageWindow:
                     failure_count = 0
         finally:
             self._is_open = False
+            self._is_polling = False
+            if self._leave_poll is not None:
+                self._leave_poll()
             del self._queue.settler.companions[self]
 
-    async def _receive(self, wanted: int, wait: float) -> None:
+    async def _receive(self, wanted: int) -> None:
         self._is_polling = True
         try:
             messages = await self._queue.receive(
                 wanted,
                 visibility_timeout=self._visibility_timeout,
-                wait=wait,
+                wait=self._wait_s,
                 wire_id=self._lost_attempt,
             )
         finally:
             self._is_polling = False
         self._lost_attempt = None
         self._along_count = 0
-        self._was_short = len(messages) < wanted
+        self._note(messages, wanted)
         self._take(messages)
 
+    def _note(self, messages: list[Message], wanted: int) -> None:
+        self._arrived_count = len(messages)
+        self._was_short = self._arrived_count < wanted
+
+    def look(self) -> None:
+        """Ask for messages if that is due."""
+        if self._is_polling or self._receiving.task is None or not self._is_due():
+            return
+        layout = self._queue.receiver.known_layout()
+        if layout is None or not self._may_poll(layout) or not self._poll(layout):
+            self._receiving.wake()
+
     def _is_due(self) -> bool:
-        """Return whether to ask with a plain receive: no settlement takes a request along."""
+        """Return whether to ask now, by itself: no settlement takes a request along."""
         return (
             not self._asked_count
+            and not self._is_polling
             and not self.has_unsent
             and (self._was_short or self._owner.is_short())
+            and not self._owner.is_about_to_start()
             and self._owner.room() > 0
         )
 
-    def look(self) -> None:
-        """Begin a plain receive if one is due."""
-        if self._receiving.task is not None and self._is_due():
-            self._receiving.wake()
+    def _may_poll(self, layout: QueueLayout) -> bool:
+        """Return whether a poll is of use: the last receive brought messages, and all there were.
+
+        Several are a sign of more. Those come along with settlements, in one request.
+        """
+        return (
+            self._arrived_count == 1
+            and self._was_short
+            and self._lost_attempt is None
+            and len(layout.nodes) == 1
+        )
+
+    def _poll(self, layout: QueueLayout) -> bool:
+        """Send a request that waits for messages; return whether that was possible."""
+        wanted = self._owner.room()
+        options = self._queue.options(layout, wanted, visibility_timeout=self._visibility_timeout)
+        self._is_polling = True
+        self._leave_poll = self._queue.receiver.poll(
+            options, partial(self._polled, options), wait_s=self._wait_s, layout=layout
+        )
+        if self._leave_poll is None:
+            self._is_polling = False
+        return self._is_polling
 
     def along(
         self, node_queue: NodeQueue, connection: RpcConnection, settlements: list[Settlement]
-    ) -> tuple[ReceiveRequest, Callable[[Outcome], None]] | None:
-        """Return a request for messages with these settlements; see `Companion`."""
+    ) -> Along | Behind | None:
+        """Return a request for messages with these settlements, or behind; see `Companion`."""
         receiver = self._queue.receiver
         if not self._is_open or self._is_polling or self._lost_attempt is not None:
             return None
@@ -238,11 +290,13 @@ class MessageWindow:
             layout is None
             or layout.description.queue_id != node_queue.queue_id
             or node_queue.node_id not in layout.by_node
-            or connection.version_of(api.RECEIVE) < ALONG_VERSION
         ):
             return None
+        if self._may_poll(layout):
+            is_due = self._receiving.task is not None and self._is_due()
+            return partial(self._poll, layout) if is_due else None
         wanted = self._owner.room() - self._asked_count
-        if wanted <= 0:
+        if wanted <= 0 or connection.version_of(api.RECEIVE) < ALONG_VERSION:
             return None
         if layout.count_of(node_queue.node_id) < layout.count:
             self._along_count += 1
@@ -265,22 +319,36 @@ class MessageWindow:
     ) -> None:
         """Take the messages of a request that settled others."""
         self._asked_count -= options.max_messages
+        self._end(options, messages, error)
+        self._tell_if_empty()
+
+    def _polled(
+        self, options: ReceiveOptions, messages: list[Message], error: TidelogError | None
+    ) -> None:
+        """Take the messages of a poll."""
+        self._is_polling = False
+        self._end(options, messages, error)
+
+    def _end(
+        self, options: ReceiveOptions, messages: list[Message], error: TidelogError | None
+    ) -> None:
+        """Take the messages of a request without a task."""
         self._counters.received += len(messages)
         self._counters.empty_receives += not messages
-        self._was_short = len(messages) < options.max_messages
+        self._note(messages, options.max_messages)
         if error is not None and self._is_open and not messages:
             # With messages in hand, a repetition would bring those again.
             self._lost_attempt = options.attempt_id
         if messages and self._is_open:
             self._take(messages)
-        elif messages:
+            return
+        if messages:
             late = [self._hold(message) for message in messages]
             for held in late:
                 self.forget(held)
             self.settle(late, RETURN)  # The end of the owner waits for that.
             self.flush()
         self.look()
-        self._tell_if_empty()
 
     def _take(self, messages: list[Message]) -> None:
         if messages:

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import itemgetter
 from typing import Any, Final, final
 
 import msgspec
@@ -25,7 +24,6 @@ from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.metadata import PASSING_ERRORS
-from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.message import (
     DELETE,
@@ -39,6 +37,7 @@ from tidelog.client.queue.receive.message import (
     places_of,
 )
 from tidelog.client.queue.receive.queue_layout import QueueLayout
+from tidelog.client.queue.receive.receive_reply import Ranked, problem_of, rank_of, ranked
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.large_messages import is_chunk
@@ -56,7 +55,6 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queues import (
-    RECEIVE_COUNT_MAX,
     PartitionReceived,
     ReceiveReply,
     ReceiveRequest,
@@ -88,9 +86,6 @@ _GRACE_S: Final = 1.0
 
 OnEnd = Callable[[list[Message], TidelogError | None], None]
 """Gets the messages of a request, and the error of a partition, if one failed."""
-_Ranked = tuple[int, Message]
-"""Rank and message; see `ReceivedRun.rank`."""
-_rank_of: Final = itemgetter(0)
 
 
 class ReceiveOptions(msgspec.Struct, frozen=True):
@@ -246,11 +241,26 @@ class QueueReceiver:
         The connection must offer `ALONG_VERSION`.
         """
         self.turn += 1
-        call = _Call(self, options, 0)
+        call = _Call(self, options, 0, on_end=on_end)
         partitions = layout.partitions_of(node_id, self.turn)
         poll = call.poll_of(layout, node_id, connection, partitions=partitions, max_wait_ms=0)
         request = request_of(layout, partitions, options, settlements=settlements)
-        return request, partial(call.end, poll, on_end)
+        return request, partial(call.on_complete, poll)
+
+    def poll(
+        self, options: ReceiveOptions, on_end: OnEnd, *, wait_s: float, layout: QueueLayout
+    ) -> Callable[[], None] | None:
+        """Send a request that waits for messages at the only broker of the queue, without a task.
+
+        `on_end` gets the outcome, unless the result is called before, which leaves the request to
+        later calls. `None` if it cannot be sent now, or requests of earlier calls are open.
+        """
+        if len(layout.nodes) != 1 or self.left_polls:
+            return None
+        self.turn += 1
+        call = _Call(self, options, wait_s, on_end=on_end)
+        call.begin(layout)
+        return None if call.awaited_poll is None else call.leave
 
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Pass the reply of a request to the current call."""
@@ -262,12 +272,21 @@ class QueueReceiver:
 class _Call:
     """One receive."""
 
-    def __init__(self, receiver: QueueReceiver, options: ReceiveOptions, wait_s: float) -> None:
+    def __init__(
+        self,
+        receiver: QueueReceiver,
+        options: ReceiveOptions,
+        wait_s: float,
+        *,
+        on_end: OnEnd | None = None,
+    ) -> None:
         cluster = receiver.cluster
         self._now = cluster.counters.now
         now = self._now()
         self.options = options
         self._wait_s = wait_s
+        self._on_end = on_end
+        """Gets the outcome of the only request, if no task waits for it."""
         self.is_over = False
         """Whether messages that arrive now are too late."""
         self.is_to_be_repeated = False
@@ -288,7 +307,7 @@ class _Call:
         """Whether received messages are hidden from others, at least for a while."""
         self._has_begun = False
         """Whether brokers were asked, or do not have to be asked one after the other."""
-        self._messages: list[_Ranked] = []
+        self._messages: list[Ranked] = []
         self._first_expiry = math.inf
         """Time before which no lease of the messages ends."""
         self._polls: dict[_Poll, None] = {}
@@ -330,7 +349,7 @@ class _Call:
                 connection,
                 partitions=partitions,
                 max_wait_ms=wait_ms,
-                is_awaited=is_only,
+                is_awaited=is_only and self._on_end is None,
             )
             if is_only:
                 self.awaited_poll = poll
@@ -341,7 +360,7 @@ class _Call:
             self._drop_late()
         if len(self._messages) > 1:
             # The sort is stable, so messages of a FIFO group, which have one rank, stay in order.
-            self._messages.sort(key=_rank_of)
+            self._messages.sort(key=rank_of)
         return [message for _, message in self._messages]
 
     async def run(self) -> list[Message]:
@@ -405,6 +424,7 @@ class _Call:
     def leave(self) -> None:
         """Leave requests in flight to other calls."""
         self.is_over = True
+        self._on_end = None
         self._messages = []
         if self._polls:
             self._receiver.left_polls.update(self._polls)
@@ -566,12 +586,6 @@ class _Call:
         self._polls[poll] = None
         return poll
 
-    def end(self, poll: _Poll, on_end: OnEnd, outcome: Outcome) -> None:
-        """Pass the result of the only request to its receiver."""
-        self.on_complete(poll, outcome)
-        error = next(iter(self._failures.values()), None)
-        on_end(self.messages(), error)
-
     async def _connection(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, `None` if it takes long to connect."""
         connection = self._cluster.live_connection(node_id)
@@ -624,7 +638,7 @@ class _Call:
         else:
             reply = outcome[0]
             assert isinstance(reply, ReceiveReply), "the connection decodes no other reply"
-            problem = _problem(poll, reply)
+            problem = problem_of(reply, poll.partitions)
             if problem is None:
                 self._take(poll, reply, outcome[1])
             else:
@@ -633,6 +647,8 @@ class _Call:
         self._has_news = True
         if self._arrival is not None:
             self._arrival.wake()
+        if self._on_end is not None:
+            self._on_end(self.messages(), next(iter(self._failures.values()), None))
 
     def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
         start = 0
@@ -714,11 +730,11 @@ class _Call:
             # Brokers did not recognise them as chunks, because the batch was corrupt then.
             settler.settle_soon(parts, DELETE)
             messages = [each for each in messages if not is_chunk(each.headers)]
-        ranked = _ranked(received, messages)
-        if missing or len(ranked) > room:
-            late = [message.place for _, message in ranked[room:]]
+        in_order = ranked(received, messages)
+        if missing or len(in_order) > room:
+            late = [message.place for _, message in in_order[room:]]
             settler.settle_soon(late + missing, RETURN)
-        self._messages += ranked[:room]
+        self._messages += in_order[:room]
 
     def _failed(
         self, description: QueueDescription, partitions: Sequence[int], error: Exception
@@ -767,31 +783,3 @@ def request_of(
         options.is_repetition,
         [*settlements],
     )
-
-
-def _ranked(received: PartitionReceived, messages: list[Message]) -> list[_Ranked]:
-    """Return messages of one partition in the order in which they are to be processed."""
-    ranks: dict[int, int] = {}
-    has_ranks = False
-    for run in received.runs:
-        if run.rank:
-            has_ranks = True
-    if not has_ranks:
-        return [(0, message) for message in messages]
-    for run in received.runs:
-        ranks.update(dict.fromkeys(range(run.first_offset, run.first_offset + run.count), run.rank))
-    return sorted(((ranks[each.offset], each) for each in messages), key=_rank_of)
-
-
-def _problem(poll: _Poll, reply: ReceiveReply) -> str | None:
-    """Return in which way a reply is wrong, `None` if it is right."""
-    total, is_right = 0, True
-    for result in reply.results:
-        if result.partition not in poll.partitions:
-            return f"partition {result.partition} was not asked for"
-        for run in result.runs:
-            total += run.count
-            is_right = is_right and run.count > 0
-    if is_right and total <= RECEIVE_COUNT_MAX:
-        return None
-    return excess((run.count for each in reply.results for run in each.runs), RECEIVE_COUNT_MAX)

@@ -84,16 +84,19 @@ Errors = dict[int, TidelogError]
 """Errors of messages that could not be settled, by index in the caller's list."""
 
 
+Along = tuple[ReceiveRequest, Callable[[Outcome], None]]
+"""A request with settlements, and the callback for its outcome."""
+Behind = Callable[[], bool]
+"""Submits a request behind the settlements, in the same write; returns whether it could."""
+
+
 class Companion(Protocol):
     """A receiver that wants messages, and asks for them in requests that settle others."""
 
     def along(
         self, node_queue: "NodeQueue", connection: RpcConnection, settlements: list[Settlement]
-    ) -> tuple[ReceiveRequest, Callable[[Outcome], None]] | None:
-        """Return a request with these settlements, and the callback for its outcome.
-
-        `None` if no messages are wanted from this broker now.
-        """
+    ) -> "Along | Behind | None":
+        """Return how to ask the broker of these settlements for messages; `None` if not now."""
         ...
 
 
@@ -387,11 +390,11 @@ class QueueSettler:
             return None
         alike = [operations] if len(operations) == 1 else _alike(operations)
         settlements = list(map(_settlement, alike))
-        companion = None
+        companion: Along | Behind | None = None
         for each in self.companions:
             companion = companion or each.along(node_queue, connection, settlements)
         expires_at = self._now() + self._cluster.config.request_timeout
-        on_outcome = None if companion is None else companion[1]
+        on_outcome = companion[1] if isinstance(companion, tuple) else None
         in_flight = _InFlight(node_queue, connection, alike, expires_at, on_outcome)
         self._in_flight[in_flight] = None
         node_queue.in_flight_count += 1
@@ -399,15 +402,20 @@ class QueueSettler:
             self._is_watching = True
             self._cluster.tasks.start_soon(self._watch)
         on_complete = partial(self._on_complete, in_flight)
-        if companion is None:
-            request = SettleRequest(node_queue.queue_id, settlements)
-            in_flight.correlation_id = connection.submit(
-                api.SETTLE, request, on_complete, is_awaited=is_awaited
-            )
-        else:
+        if isinstance(companion, tuple):
             in_flight.correlation_id = connection.submit(
                 api.RECEIVE, companion[0], on_complete, is_awaited=is_awaited
             )
+            return in_flight
+        in_flight.correlation_id = connection.submit(
+            api.SETTLE,
+            SettleRequest(node_queue.queue_id, settlements),
+            on_complete,
+            is_awaited=is_awaited and companion is None,
+            is_followed=companion is not None,
+        )
+        if companion is not None and not companion():
+            connection.flush()
         return in_flight
 
     def _on_complete(self, in_flight: _InFlight, outcome: Outcome) -> None:

@@ -5,7 +5,8 @@ received and its handler has not started; at work; finished, until its settlemen
 In the first two stages its visibility timeout is extended in time, so it stays in flight.
 
 Settlements leave when a handler finds nothing to do, or at the end of the turn of the loop; the
-window asks for more messages along with them.
+window asks for more messages along with them or right behind. So a message that a handler is about
+to take delays that until the handler has ended or waits.
 """
 
 import math
@@ -58,7 +59,8 @@ _HELD_FACTOR: Final = 10
 """Maximum messages per handler that are held, including those that wait for others of their FIFO
 groups."""
 _LOOK_AGAIN_S: Final = 0.01
-"""Minimum seconds between two looks for messages that are in hand for too long."""
+"""Minimum seconds between two looks for messages that are in hand for too long, and for handlers
+that wait, although those before did not."""
 _CALLERS: Final = {"asyncio", "concurrent", "outcome", "tidelog", "trio"}
 """Packages whose code calls handlers."""
 
@@ -183,7 +185,9 @@ class QueueWorker:
         """Handler; a call shows whether it is async, as it must be."""
         self._config = config
         self._queue_name = queue.settler.name
-        owner = WindowOwner(self._room, self._is_short, self._put, self._lose)
+        owner = WindowOwner(
+            self._room, self._is_short, self._put, self._lose, self._is_about_to_start
+        )
         self._window = MessageWindow(
             queue, cluster, owner, visibility_timeout=config.visibility_timeout
         )
@@ -195,7 +199,9 @@ class QueueWorker:
         self._turn_ends = ParkedTask()
         """Woken to send settlements at the end of a turn of the loop."""
         self._look_at = math.inf
-        """Time of the next look for messages that are in hand for too long."""
+        """Time of the next look; see `_LOOK_AGAIN_S`."""
+        self._has_put = False
+        """Whether messages have arrived since the last look."""
         self._is_stopping = False
         self._failure: Exception | None = None
         self._receiving = trio.CancelScope()
@@ -263,7 +269,11 @@ class QueueWorker:
 
     def _is_short(self) -> bool:
         """Return whether a handler has nothing to do."""
-        return self._queued.ready_count + self._at_work_count < self._config.concurrency
+        return len(self._queued.ready) + self._at_work_count < self._config.concurrency
+
+    def _is_about_to_start(self) -> bool:
+        """Return whether a handler takes a message in the next turn of the loop."""
+        return bool(self._queued.ready) and self._at_work_count < self._config.concurrency
 
     def _put(self, messages: list[HeldMessage]) -> None:
         first = messages[0]
@@ -271,12 +281,13 @@ class QueueWorker:
         for held in messages:
             self._queued.put(held, held.group)
         self._wake_handler()
+        self._has_put = True
         if self._look_at == math.inf:
             self._turn_ends.wake()
 
     def _wake_handler(self) -> None:
         """Wake one handler if there is a message for it; it wakes the next one."""
-        if self._queued.ready_count and self._idle:
+        if self._queued.ready and self._idle:
             self._idle.popleft().wake()
 
     async def _end_turns(self) -> None:
@@ -285,6 +296,7 @@ class QueueWorker:
             while True:
                 await self._cluster.tasks.park(self._turn_ends, self._look_at)
                 self._window.flush()
+                self._window.look()
                 self._return_late()
 
     def _return_late(self) -> None:
@@ -292,15 +304,16 @@ class QueueWorker:
 
         They came while handlers were fast, or before the first one has shown how slow it is.
         """
-        self._look_at = math.inf
-        ready = self._queued.first_ready
-        if ready is None or self._is_stopping:
-            return
+        has_put, self._has_put = self._has_put, False
         now = self._cluster.counters.now()
-        due_at = ready.received_at + self._pace.patience_s
+        soon = now + _LOOK_AGAIN_S
+        self._look_at = soon if has_put else math.inf
+        if self._is_stopping or not self._queued.ready:
+            return
+        due_at = self._queued.ready[0].received_at + self._pace.patience_s
         has_idle = self._at_work_count < self._config.concurrency
         if due_at > now or has_idle:  # An idle handler is about to take it.
-            self._look_at = max(due_at, now + _LOOK_AGAIN_S)
+            self._look_at = min(self._look_at, max(due_at, soon))
             return
         self._pace.slow_down()
         for held in self._queued.take_ready():
@@ -343,11 +356,11 @@ class QueueWorker:
     async def _next(self, waiter: ParkedTask) -> HeldMessage | None:
         """Return the next message, `None` when the worker stops."""
         while not self._is_stopping:
-            if self._queued.ready_count:
+            if self._queued.ready:
                 return self._begin()
             if not self._at_work_count:
                 self._window.flush()
-                if self._queued.first_ready is not None:
+                if self._queued.ready:
                     continue
             elif self._window.has_unsent:
                 self._turn_ends.wake()
@@ -360,7 +373,7 @@ class QueueWorker:
 
     def _begin(self) -> HeldMessage:
         """Return the message that is ready for the longest time; its handler starts."""
-        if self._window.has_unsent:
+        if self._window.has_unsent or not (self._window.is_asking or self._pace.is_instant):
             # This handler may take long, or finish in this turn; then both leave together.
             self._turn_ends.wake()
         held = self._queued.begin()

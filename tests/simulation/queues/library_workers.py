@@ -31,6 +31,8 @@ from tidelog.wire.messages.queues import SettleAction
 
 Along = Callable[..., object]
 """As `QueueReceiver.along`."""
+Poll = Callable[..., object]
+"""As `QueueReceiver.poll`."""
 
 _VISIBILITY_MIN_S: Final = 1.0
 """Minimum visibility timeout of workers, in seconds."""
@@ -81,13 +83,20 @@ class _Workplace:
     def along(self, along: Along, *what: object, **where: object) -> object:
         """Receive along with settlements like the worker, and record the time of the request."""
         options, settlements, on_end = what
+        return along(options, settlements, self._noting(on_end), **where)
+
+    def poll(self, poll: Poll, options: object, on_end: object, **how: object) -> object:
+        """Poll like the worker, and record the time of the request."""
+        return poll(options, self._noting(on_end), **how)
+
+    def _noting(self, on_end: object) -> OnEnd:
         asked_at = trio.current_time()
 
         def end(messages: list[Message], error: TidelogError | None) -> None:
             self._note(messages, asked_at)
             cast("OnEnd", on_end)(messages, error)
 
-        return along(options, settlements, end, **where)
+        return end
 
     def _note(self, messages: list[Message], asked_at: float) -> None:
         for each in messages:
@@ -147,6 +156,7 @@ class LibraryWorker:
         user, send_times = QueueUser(queue, setup, self._run_history), SendTimes(queue)
         receiver: Any = queue._receiver
         along: Along = receiver.along
+        poll: Poll = receiver.poll
         while not self.should_stop:
             place = _Workplace(user, send_times)
             worker = queue.worker(
@@ -160,6 +170,7 @@ class LibraryWorker:
             receive = partial(place.receive, window._queue.receive)
             window._queue = window._queue._replace(receive=receive)
             receiver.along = partial(place.along, along)
+            receiver.poll = partial(place.poll, poll)
             self._workers[setup.name] = worker
             try:
                 await worker.run()

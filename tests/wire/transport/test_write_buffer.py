@@ -41,6 +41,22 @@ def test_a_flush_sends_the_accepted_bytes_at_once() -> None:
     assert write_buffer.pending_bytes == 0
 
 
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_what_is_followed_leaves_with_what_follows(is_flushed: bool) -> None:
+    stream = FakeStream()
+    write_buffer = WriteBuffer(stream)
+
+    write_buffer.send([b"one", b"two"], 6, is_followed=True)
+    assert stream.sent == b""
+    if is_flushed:
+        write_buffer.flush()
+        assert stream.sent == b"onetwo"
+    write_buffer.send([b"three"], 5)
+
+    assert stream.sent == b"onetwothree"
+    assert write_buffer.pending_bytes == 0
+
+
 def test_a_region_of_a_file_is_sent_in_its_place() -> None:
     stream = FakeStream()
     write_buffer = WriteBuffer(stream)

@@ -15,7 +15,7 @@ def order_of(*items: str) -> FifoDispatch[str]:
 
 
 def begun(order: FifoDispatch[str]) -> list[str]:
-    return [order.begin() for _ in range(order.ready_count)]
+    return [order.begin() for _ in range(len(order.ready))]
 
 
 def test_items_without_a_group_are_all_ready() -> None:
@@ -42,7 +42,7 @@ def test_a_later_item_waits_for_its_group() -> None:
     order = order_of("a1")
     begun(order)
     order.put("a2", "a")
-    assert order.ready_count == 0
+    assert not order.ready
 
     order.go_on("a")
 
@@ -85,7 +85,7 @@ def test_clear_returns_all_items_not_started() -> None:
     order.begin()
 
     assert sorted(order.clear()) == ["-1", "a2", "a3", "b1"]
-    assert (order.ready_count, order.behind_count) == (0, 0)
+    assert (len(order.ready), order.behind_count) == (0, 0)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "done", "failed"]))))
@@ -104,7 +104,7 @@ def test_no_item_overtakes_in_its_group(steps: list[tuple[str, str]]) -> None:
             else:
                 assert order.break_off(group) == [(group, each) for each in waiting[group]]
                 waiting[group].clear()
-        while order.ready_count:
+        while order.ready:
             name, found = order.begin()
             assert name not in at_work, "one of a group at a time"
             assert waiting[name].pop(0) == found, "in order"
@@ -118,11 +118,11 @@ def test_ready_items_are_taken_back_with_those_behind_them() -> None:
     for item, group in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("free", None)):
         dispatch.put(item, group)
     assert dispatch.begin() == "a1"
-    assert dispatch.first_ready == "b1"
+    assert dispatch.ready[0] == "b1"
 
     assert dispatch.take_ready() == ["b1", "free"]
     assert dispatch.break_off("b") == ["b2"]
 
-    assert not dispatch.ready_count
+    assert not dispatch.ready
     dispatch.go_on("a")
     assert dispatch.begin() == "a2"

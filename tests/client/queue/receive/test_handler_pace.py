@@ -70,3 +70,16 @@ def test_messages_whose_visibility_timeout_is_over_do_no_harm() -> None:
     pace.slow_down()
     assert pace.ahead == 0
     assert pace.patience_s > 0
+
+
+def is_instant_after(*seconds: float) -> bool:
+    pace = HandlerPace(1)
+    for each in seconds:
+        pace.note(each)
+    return pace.is_instant
+
+
+def test_handlers_that_do_not_wait_are_instant() -> None:
+    assert not is_instant_after()
+    assert is_instant_after(0.00001)
+    assert not is_instant_after(0.00001, 0.01)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -24,7 +24,8 @@ from tidelog.wire.messages.queues import (
     Settled,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.api import AnyApi
+from tidelog.wire.protocol.api import AnyApi, ApiKey
+from tidelog.wire.transport.rpc import RpcConnection
 
 _Reply = tuple[object, bytes]
 _Change = Callable[[ReceiveRequest, _Reply], Awaitable[_Reply]]
@@ -43,6 +44,11 @@ async def run_until(worker: QueueWorker, is_done: Callable[[], bool], seconds: f
         nursery.start_soon(worker.run)
         await until(is_done, seconds)
         worker.stop()
+
+
+async def done(worker: QueueWorker, count: int) -> None:
+    """Wait until a worker has handled so many messages."""
+    await until(lambda: worker.statistics.done_count == count, 60)
 
 
 def change_replies(
@@ -118,6 +124,113 @@ async def test_a_delete_is_acknowledged_at_once_when_nothing_else_is_there(
             await until(lambda: len(seen) == 2, 5)
             assert trio.current_time() - began < 0.1, "the worker waits at the broker"
             worker.stop()
+
+
+async def test_a_worker_of_an_empty_queue_settles_and_waits_for_the_next_message_at_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[RpcConnection, list[tuple[str, bool]]] = {}
+    submit = RpcConnection.submit
+
+    def submit_and_note(
+        self: RpcConnection, api_: AnyApi, *what: object, is_followed: bool = False, **how: object
+    ) -> int:
+        if api_.key in {ApiKey.SETTLE, ApiKey.RECEIVE}:
+            sent.setdefault(self, []).append((api_.key.name, is_followed))
+        return cast("int", cast("Any", submit)(self, api_, *what, is_followed=is_followed, **how))
+
+    monkeypatch.setattr(RpcConnection, "submit", submit_and_note)
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        seen: Counter[bytes | None] = Counter()
+
+        async def handle(message: Message) -> None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            seen[message.value] += 1
+
+        worker = queue.worker(handle, concurrency=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            for number in range(10):
+                await queue.send(b"message %d" % number)
+                await done(worker, number + 1)
+                await trio.sleep(0.1)
+                assert await left(queue) == (0, 0)
+            # The first handlers may be slow.
+            of_client = next(iter(sent.values()))
+            assert of_client[-12:] == [("SETTLE", True), ("RECEIVE", False)] * 6
+            assert not any(each.settlements for each in cluster.receives[-6:])
+            worker.stop()
+        assert seen.total() == 10
+
+
+async def test_a_handler_that_waits_leaves_messages_to_the_next_one(
+    autojump_clock: MockClock,
+) -> None:
+    """Handlers before it did not wait, so settlements were expected at once."""
+    async with queue_of(autojump_clock, (1,)) as (queue, _):
+        begun: list[bytes | None] = []
+
+        async def handle(message: Message) -> None:
+            begun.append(message.value)
+            if message.value == b"slow":
+                await trio.sleep(5)
+
+        worker = queue.worker(handle, concurrency=2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            for number in range(20):
+                await queue.send(b"fast")
+                await done(worker, number + 1)
+            await queue.send(b"slow")
+            await until(lambda: begun[-1] == b"slow", 5)
+            began = trio.current_time()
+            await queue.send(b"next")
+            await until(lambda: begun[-1] == b"next", 5)
+            assert trio.current_time() - began < 0.1
+            worker.stop()
+
+
+async def test_a_poll_ends_with_its_worker_and_the_next_one_gets_its_messages(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, _):
+        seen: Counter[bytes | None] = Counter()
+        first = queue.worker(counting(seen, 0), concurrency=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(first.run)
+            for number in range(10):
+                await queue.send(b"%d" % number)
+                await done(first, number + 1)
+            began = trio.current_time()
+            first.stop()
+        assert trio.current_time() - began < 0.5, "it does not wait for its poll"
+        await queue.send(b"without a worker")
+        await trio.sleep(0.1)
+        assert await left(queue) == (1, 0), "the poll returns what comes late"
+        second = queue.worker(counting(seen, 0), concurrency=1)
+        await run_until(second, lambda: seen[b"without a worker"] == 1, 5)
+        assert await left(queue) == (0, 0)
+        assert seen.total() == 11
+
+
+async def test_a_poll_that_fails_is_followed_by_a_receive_that_retries(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), fifo=True, visibility_timeout=3600) as (
+        queue,
+        cluster,
+    ):
+        seen: Counter[bytes | None] = Counter()
+        worker = queue.worker(counting(seen, 0), concurrency=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            for number in range(40):
+                if number % 8 == 7:
+                    cluster.fronts[1].break_connections()
+                await queue.send(b"%d" % number, group=b"only")
+                await done(worker, number + 1)
+            worker.stop()
+        assert await left(queue) == (0, 0)
 
 
 async def test_a_delete_does_not_wait_for_an_open_poll(autojump_clock: MockClock) -> None:
