@@ -17,7 +17,7 @@ from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.log_events import places
+from tidelog.coordinator.metadata.log_events import NAMED_MAX, places
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -184,8 +184,8 @@ class MetadataApplier:
     def _tell_of_leaders(self, delta: BrokerDelta) -> None:
         """Report the leaderships that this broker gets and loses, each kind in one line."""
         if delta.lead:
-            led = [(self._topic(key[0]).name, key[1]) for key in delta.lead]
-            self._env.probe("became_leader", **places(led))
+            led = [(self._topic(key[0]).name, key[1]) for key in islice(delta.lead, NAMED_MAX)]
+            self._env.probe("became_leader", **places(led, len(delta.lead)))
         lost: dict[int | None, list[tuple[str, int]]] = {}
         for key, known in delta.follow.items():
             partition = None if self._stays_idle(key) else self._partitions.replica(*key)

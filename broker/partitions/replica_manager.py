@@ -363,7 +363,7 @@ class ReplicaManager:
                 self._directory.partition_directory(topic.name, topic.topic_id, number),
             )
             for topic, number in replicas
-            if self.may_be_idle(topic, number) and self._manifest.has((topic.topic_id, number))
+            if self._manifest.has((topic.topic_id, number)) and self.may_be_idle(topic, number)
         )
         for topic, number in replicas:
             # A queue has work when its topic gets records, so the two are opened together.

@@ -18,6 +18,7 @@ from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    EqualPartitionsChanged,
     PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
@@ -76,9 +77,8 @@ class BrokerDelta:
         delta = cls()
         before: dict[Key, PartitionRegistration | None] = {}
         for record in records:
-            for key in _touched(state, record):
-                if key not in before:
-                    before[key] = state.partition(*key)
+            for key, partition in _touched(state, record):
+                before.setdefault(key, partition)
             if isinstance(record, TopicCreated):
                 delta.reshaped_topics[record.topic_id] = record.name
             elif isinstance(record, TopicGrown | TopicDeleted):
@@ -134,38 +134,58 @@ class BrokerDelta:
     def _compare(
         self, before: Mapping[Key, PartitionRegistration | None], state: ClusterState, node_id: int
     ) -> None:
+        changed: dict[tuple[int, int], dict[Key, PartitionRegistration] | None] = {}
+        """Where partitions belong, by the ids of what they were and are: equal ones are few
+        objects, and all of them are kept meanwhile."""
         for key, was in before.items():
             now = state.partition(*key)
-            if now == was:
+            if now is was:
                 continue
-            had_replica = was is not None and node_id in was.replicas
             if now is None:
-                if had_replica and state.catalog.was_deleted(key[0]):
+                if _has_replica(was, node_id) and state.catalog.was_deleted(key[0]):
                     self.delete[key] = None
-            elif node_id not in now.replicas:
-                if had_replica:
-                    self.remove[key] = None
-            elif now.leader != node_id:
-                self.follow[key] = now
-            elif was is None or now.leader_epoch != was.leader_epoch:
-                self.lead[key] = now
-            else:
-                self.lead_on[key] = now
+                continue
+            case = (id(was), id(now))
+            if case not in changed:
+                changed[case] = self._place(was, now, node_id)
+            place = changed[case]
+            if place is not None:
+                place[key] = now
+            elif _has_replica(was, node_id) and node_id not in now.replicas:
+                self.remove[key] = None
+
+    def _place(
+        self, was: PartitionRegistration | None, now: PartitionRegistration, node_id: int
+    ) -> dict[Key, PartitionRegistration] | None:
+        """Return where a partition belongs; `None` without a change, or without a replica."""
+        if now == was or node_id not in now.replicas:
+            return None
+        if now.leader != node_id:
+            return self.follow
+        if was is None or now.leader_epoch != was.leader_epoch:
+            return self.lead
+        return self.lead_on
 
 
-def _touched(state: ClusterState, record: Record) -> Iterator[Key]:
+def _has_replica(partition: PartitionRegistration | None, node_id: int) -> bool:
+    return partition is not None and node_id in partition.replicas
+
+
+def _touched(
+    state: ClusterState, record: Record
+) -> Iterator[tuple[Key, PartitionRegistration | None]]:
+    """Return the partitions that a record changes, as they are before it."""
     match record:
         case PartitionsAdded():
             count = len(state.partitions(record.topic_id))
             for number in range(count, count + len(record.partitions)):
-                yield record.topic_id, number
-        case PartitionsChanged():
-            for topic in record.topics:
-                for changed in topic.partitions:
-                    yield topic.topic_id, changed.number
+                yield (record.topic_id, number), None
+        case PartitionsChanged() | EqualPartitionsChanged():
+            for topic_id, number, _ in record.changes():
+                yield (topic_id, number), state.partition(topic_id, number)
         case TopicDeleted():
-            for number in range(len(state.partitions(record.topic_id))):
-                yield record.topic_id, number
+            for number, partition in enumerate(state.partitions(record.topic_id)):
+                yield (record.topic_id, number), partition
         case _:
             pass
 

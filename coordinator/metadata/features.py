@@ -14,7 +14,11 @@ from tidelog.coordinator.metadata.catalog import (
     TopicLabelsSet,
     TopicOwned,
 )
-from tidelog.coordinator.metadata.records import FeatureLevelSet, Record
+from tidelog.coordinator.metadata.records import (
+    EqualPartitionsChanged,
+    FeatureLevelSet,
+    Record,
+)
 from tidelog.coordinator.metadata.topic_config import ENCRYPTION_SETTINGS
 from tidelog.coordinator.metadata.transactions import TransactionCommitted
 from tidelog.coordinator.security.records import SecurityRecord
@@ -26,6 +30,7 @@ RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
     TopicLabelsSet: 2,
     TopicOwned: 4,
     **dict.fromkeys(get_args(SecurityRecord), 4),
+    EqualPartitionsChanged: 5,
 }
 """Feature level of each kind of record that the first version did not know."""
 CREATE_QUEUES_LEVEL: Final = 5

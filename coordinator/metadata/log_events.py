@@ -14,8 +14,8 @@ from tidelog.coordinator.metadata.records import (
     BrokerRegistration,
     BrokerUnregistered,
     ClusterEvent,
+    PartitionChanges,
     PartitionRegistration,
-    PartitionsChanged,
     Record,
 )
 from tidelog.coordinator.metadata.state import ClusterState
@@ -58,11 +58,15 @@ def log_events(
     return _EventsOf(state, records, fenced_because).all()
 
 
-def places(partitions: Sequence[tuple[str, int]]) -> dict[str, object]:
-    """Return the fields of an event about one or more partitions: the first, and the count."""
+def places(partitions: Sequence[tuple[str, int]], count: int | None = None) -> dict[str, object]:
+    """Return the fields of an event about one or more partitions: the first, and the count.
+
+    With `count`, `partitions` may be the first `NAMED_MAX` of so many.
+    """
     topic, number = partitions[0]
-    fields: dict[str, object] = {"topic": topic, "partition": number, "count": len(partitions)}
-    if len(partitions) > 1:
+    count = len(partitions) if count is None else count
+    fields: dict[str, object] = {"topic": topic, "partition": number, "count": count}
+    if count > 1:
         fields["partitions"] = [f"{topic}/{number}" for topic, number in partitions[:NAMED_MAX]]
     return fields
 
@@ -116,40 +120,34 @@ class _EventsOf:
 
     def _transitions(self) -> Iterator[_Transition]:
         for record in self._records:
-            if not isinstance(record, PartitionsChanged):
+            if not isinstance(record, PartitionChanges):
                 continue
-            for changed in record.topics:
-                topic = self._state.catalog.topic_by_id(changed.topic_id)
-                name = changed.topic_id.hex() if topic is None else topic.name
-                for each in changed.partitions:
-                    before = self._state.partition(changed.topic_id, each.number)
-                    if before is not None:
-                        yield _Transition(name, each.number, before, each.partition)
+            for topic_id, number, after in record.changes():
+                topic = self._state.catalog.topic_by_id(topic_id)
+                before = self._state.partition(topic_id, number)
+                if before is not None:
+                    name = topic_id.hex() if topic is None else topic.name
+                    yield _Transition(name, number, before, after)
 
     def _elections(self, transitions: Iterable[_Transition]) -> list[LogEvent]:
         elected: dict[_Election, list[tuple[str, int]]] = {}
         offline: dict[int | None, list[tuple[str, int]]] = {}
         single: list[LogEvent] = []
+        known: dict[tuple[int, int], tuple[_Election, dict[str, object]]] = {}
+        """Elections, by the ids of partitions before and after them: equal ones are few objects."""
         for topic, number, before, after in transitions:
             if after.leader == before.leader:
                 continue
             if after.leader is None:
                 offline.setdefault(before.leader, []).append((topic, number))
                 continue
-            election = self._election(before, after, after.leader)
+            case = (id(before), id(after))
+            if case not in known:
+                election = self._election(before, after, after.leader)
+                known[case] = (election, _fields_of(election, before, after))
+            election, fields = known[case]
             elected.setdefault(election, []).append((topic, number))
-            fields: dict[str, object] = {
-                "topic": topic,
-                "partition": number,
-                "leader_id": after.leader,
-                "leader_epoch": after.leader_epoch,
-                "previous_leader_id": (
-                    before.last_known_leader if before.leader is None else before.leader
-                ),
-                "in_sync_replicas": list(after.in_sync_replicas),
-                "kind": election.kind,
-                "reason": election.reason,
-            }
+            fields = {"topic": topic, "partition": number, **fields}
             single.append(LogEvent("leader_elected", "debug", fields))
         events = [
             LogEvent(
@@ -203,6 +201,19 @@ class _EventsOf:
         return "planned", "it is the preferred leader"
 
 
+def _fields_of(
+    election: _Election, before: PartitionRegistration, after: PartitionRegistration
+) -> dict[str, object]:
+    return {
+        "leader_id": after.leader,
+        "leader_epoch": after.leader_epoch,
+        "previous_leader_id": before.last_known_leader if before.leader is None else before.leader,
+        "in_sync_replicas": list(after.in_sync_replicas),
+        "kind": election.kind,
+        "reason": election.reason,
+    }
+
+
 def _isr_changes(transitions: Iterable[_Transition]) -> list[LogEvent]:
     """Return an event for each broker that left or joined ISRs.
 
@@ -212,11 +223,14 @@ def _isr_changes(transitions: Iterable[_Transition]) -> list[LogEvent]:
     joined: dict[int, list[_Transition]] = {}
     for each in transitions:
         before, after = each.before, each.after
-        for node_id in before.in_sync_replicas:
-            if node_id not in after.in_sync_replicas and node_id in after.replicas:
+        was_in_sync, in_sync = before.in_sync_replicas, after.in_sync_replicas
+        if was_in_sync == in_sync:
+            continue
+        for node_id in was_in_sync:
+            if node_id not in in_sync and node_id in after.replicas:
                 left.setdefault(node_id, []).append(each)
-        for node_id in after.in_sync_replicas:
-            if node_id not in before.in_sync_replicas:
+        for node_id in in_sync:
+            if node_id not in was_in_sync:
                 joined.setdefault(node_id, []).append(each)
     return [
         *(_isr_event("isr_shrunk", node_id, found) for node_id, found in left.items()),

@@ -9,12 +9,13 @@ journal would move hours earlier, to a broker that does not have the messages ye
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from msgspec.structs import replace
 
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig, min_insync_replicas
+from tidelog.coordinator.metadata.features import RECORD_LEVELS
 from tidelog.coordinator.metadata.leader_election import (
     NO_EVENT,
     ElectionContext,
@@ -25,6 +26,8 @@ from tidelog.coordinator.metadata.records import (
     BrokerRegistration,
     ChangedPartition,
     ChangedTopic,
+    EqualPartitions,
+    EqualPartitionsChanged,
     PartitionRegistration,
     PartitionsChanged,
     Record,
@@ -34,6 +37,10 @@ from tidelog.coordinator.metadata.state import ClusterState
 _Case = tuple[int, PartitionRegistration, int, tuple[int, ...] | None]
 """What an election rests on within one command: the event by its id, the partition, the minimum,
 and the ISR of the source."""
+
+_VERY_MANY: Final = 1_000
+"""Number of changed partitions from which equal ones share a registration in the record. With
+fewer, a cluster may go back to an older feature level."""
 
 
 class PartitionTransition(NamedTuple):
@@ -197,6 +204,12 @@ class PartitionChangeBuilder:
         """Return the changes as one record; empty without changes."""
         if not self._changed:
             return []
+        count = sum(map(len, self._changed.values()))
+        has_level = self._state.feature_level >= RECORD_LEVELS[EqualPartitionsChanged]
+        if count >= _VERY_MANY and has_level:
+            groups = self._equal()
+            if 2 * len(groups) <= count:
+                return [EqualPartitionsChanged(groups)]
         return [
             PartitionsChanged(
                 [
@@ -208,6 +221,13 @@ class PartitionChangeBuilder:
                 ]
             )
         ]
+
+    def _equal(self) -> list[EqualPartitions]:
+        """Return the changed partitions, grouped by what they are now."""
+        groups: dict[PartitionRegistration, dict[bytes, list[int]]] = {}
+        for topic_id, number, after in self.changed():
+            groups.setdefault(after, {}).setdefault(topic_id, []).append(number)
+        return [EqualPartitions(after, list(places.items())) for after, places in groups.items()]
 
     def changed(self) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
         """Return every changed partition with the changes so far."""

@@ -33,9 +33,11 @@ from tidelog.coordinator.metadata.records import (
     ClusterEvent,
     ClusterSnapshot,
     DataLossAccepted,
+    EqualPartitionsChanged,
     EventsAcknowledged,
     EventsSnapshot,
     FeatureLevelSet,
+    PartitionChanges,
     PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
@@ -51,6 +53,10 @@ from tidelog.coordinator.security.state import SecurityState
 from tidelog.isr.durability import Durability
 
 DATA_LOSSES_KEPT = 100
+_POOLED_MAX = 1_000
+"""Number of partitions, or of lists, above which the pool is emptied before the next record."""
+_KNOWN_MAX = 64
+"""Number of objects of one record that are known by their ids."""
 _EventRecord = DataLossAccepted | ClusterEvent | EventsAcknowledged
 
 
@@ -82,6 +88,8 @@ class ClusterState:
         self._index = ReplicaIndex()
         self._feature_level: int | None = None
         self._used_level = 0
+        self._pool = _Pool()
+        """Shared with copies: most records make partitions equal to those of records before."""
 
     @classmethod
     def from_snapshot(cls, snapshot: ClusterSnapshot) -> "ClusterState":
@@ -131,6 +139,7 @@ class ClusterState:
         state._index = self._index.copy()
         state._feature_level = self._feature_level
         state._used_level = self._used_level
+        state._pool = self._pool
         return state
 
     def snapshot(self) -> ClusterSnapshot:
@@ -258,8 +267,8 @@ class ClusterState:
                 if record.is_drained:
                     self._drained[record.node_id] = None
             case PartitionsAdded():
-                self._add(record.topic_id, record.partitions, _Pool())
-            case PartitionsChanged():
+                self._add(record.topic_id, record.partitions, self._pool_for_record())
+            case PartitionsChanged() | EqualPartitionsChanged():
                 self._change(record)
             case ClusterConfigSet():
                 self._config = cluster_config(record.overrides)
@@ -311,6 +320,16 @@ class ClusterState:
         if before.config.durability is not Durability.FSYNC and after is Durability.FSYNC:
             self._fsync_since[record.topic_id] = self._next_broker_epoch
 
+    def _pool_for_record(self) -> "_Pool":
+        """Return the pool, without the ids of objects that may be gone."""
+        pool = self._pool
+        pool.by_id.clear()
+        if max(len(pool.partitions), len(pool.nodes), len(pool.unverified)) > _POOLED_MAX:
+            pool.nodes.clear()
+            pool.unverified.clear()
+            pool.partitions.clear()
+        return pool
+
     def _add(self, topic_id: bytes, partitions: list[PartitionRegistration], pool: "_Pool") -> None:
         there = self._partitions.setdefault(topic_id, [])
         for partition in partitions:
@@ -318,17 +337,16 @@ class ClusterState:
             self._index.moved(topic_id, len(there), NO_PARTITION, after=compact)
             there.append(compact)
 
-    def _change(self, record: PartitionsChanged) -> None:
-        pool = _Pool()
-        for topic in record.topics:
-            partitions = self._partitions[topic.topic_id]
-            for changed in topic.partitions:
-                before = partitions[changed.number]
-                pool.nodes[before.replicas] = before.replicas
-                after = _compact(changed.partition, pool)
-                assert after.partition_epoch == before.partition_epoch + 1, "a change is missing"
-                self._index.moved(topic.topic_id, changed.number, before, after=after)
-                partitions[changed.number] = after
+    def _change(self, record: PartitionChanges) -> None:
+        pool = self._pool_for_record()
+        for topic_id, number, partition in record.changes():
+            partitions = self._partitions[topic_id]
+            before = partitions[number]
+            pool.nodes.setdefault(before.replicas, before.replicas)
+            after = _compact(partition, pool)
+            assert after.partition_epoch == before.partition_epoch + 1, "a change is missing"
+            self._index.moved(topic_id, number, before, after=after)
+            partitions[number] = after
 
 
 def with_changed(broker: BrokerRegistration, record: BrokerChanged) -> BrokerRegistration:
@@ -349,13 +367,20 @@ class _Pool(msgspec.Struct):
     nodes: dict[tuple[int, ...], tuple[int, ...]] = {}
     unverified: dict[tuple[UnverifiedReplica, ...], tuple[UnverifiedReplica, ...]] = {}
     partitions: dict[PartitionRegistration, PartitionRegistration] = {}
+    by_id: dict[int, PartitionRegistration] = {}
+    """Results by the id of the argument, which its record keeps: very many partitions of a command
+    are few objects. Those of a decoded record are not."""
 
 
 def _compact(partition: PartitionRegistration, pool: _Pool) -> PartitionRegistration:
     """Return the partition, or an equal one; equal lists of replicas are shared objects."""
-    known = pool.partitions.get(partition)
+    known = pool.by_id.get(id(partition))
     if known is None:
-        known = pool.partitions[partition] = _with_shared_lists(partition, pool)
+        known = pool.partitions.get(partition)
+        if known is None:
+            known = pool.partitions[partition] = _with_shared_lists(partition, pool)
+        if len(pool.by_id) < _KNOWN_MAX:
+            pool.by_id[id(partition)] = known
     return known
 
 

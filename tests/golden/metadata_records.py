@@ -22,6 +22,8 @@ from tidelog.coordinator.metadata.records import (
     ClusterConfigSet,
     ClusterEvent,
     DataLossAccepted,
+    EqualPartitions,
+    EqualPartitionsChanged,
     EventsAcknowledged,
     FeatureLevelSet,
     LogEnd,
@@ -212,6 +214,7 @@ RECORDS: list[Record] = [
         next=OpenTransaction(UNBOUND, 302, 1_700_000_002_000, 1_700_000_062_000),
     ),
     TransactionCommitted("spark-1", 70_002, [], 1_700_000_003_000, is_last=True),
+    EqualPartitionsChanged([EqualPartitions(HEALTHY, [(TOPIC_ID, [0, 300]), (JOURNAL_ID, [1])])]),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 22, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.coordinator.metadata.clusters import Cluster
-from tidelog.coordinator.metadata.catalog import AlterTopic
+from tests.coordinator.metadata.clusters import NOW_MS, Cluster
+from tidelog.coordinator.controller.log_entries import decode_entry, encode_entry
+from tidelog.coordinator.metadata.catalog import AlterTopic, TopicCreated
 from tidelog.coordinator.metadata.commands import (
     AddPartitions,
     AlterClusterConfig,
@@ -19,8 +20,16 @@ from tidelog.coordinator.metadata.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from tidelog.coordinator.metadata.records import BrokerChanged, PartitionsChanged
+from tidelog.coordinator.metadata.records import (
+    BrokerChanged,
+    FeatureLevelSet,
+    PartitionRegistration,
+    PartitionsAdded,
+    PartitionsChanged,
+)
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
+from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.wire.errors import (
     InvalidRequestError,
     InvalidTopicError,
@@ -95,6 +104,45 @@ def test_fencing_many_leaderships_takes_two_records() -> None:
     assert changed == BrokerChanged(1, is_fenced=True, is_shutting_down=False)
     assert isinstance(partitions, PartitionsChanged)
     assert [len(topic.partitions) for topic in partitions.topics] == [20, 20, 20]
+
+
+def very_many_partitions(level: int) -> MetadataStateMachine:
+    """Return the state of three brokers with 1,000 topics, in which broker 1 leads."""
+    cluster = Cluster(1, 2, 3)
+    cluster.machine.apply(FeatureLevelSet(level))
+    for number in range(1_000):
+        topic_id = number.to_bytes(16, "big")
+        partition = PartitionRegistration((1, 2, 3), (1, 2, 3), (), 1, 500, 500)
+        cluster.machine.apply(TopicCreated(f"topic-{number}", topic_id, 1, {}))
+        cluster.machine.apply(PartitionsAdded(topic_id, [partition]))
+    return cluster.machine
+
+
+def test_a_broker_with_very_many_partitions_is_fenced_and_unfenced_by_one_payload_each() -> None:
+    """More than Raft takes at once, and the broker could never start again."""
+    machine = very_many_partitions(5)
+    epoch = machine.state.brokers[1].broker_epoch
+
+    for command, leader in ((FenceBroker(1, epoch), 2), (UnfenceBroker(1, epoch), 2)):
+        records = machine.handle(command, now_ms=NOW_MS).records
+        size_of_each = len(encode_entry(records)) / 1_000
+        assert size_of_each * 350_000 < RaftConfig().max_payload_bytes
+        for record in decode_entry(encode_entry(records)).cluster:
+            machine.apply(record)
+        partition = machine.state.partition(bytes(16), 0)
+        assert partition is not None
+        assert partition.leader == leader
+    assert machine.state.used_level == 5
+
+
+def test_an_older_feature_level_has_no_records_of_equal_partitions() -> None:
+    machine = very_many_partitions(4)
+
+    command = FenceBroker(1, machine.state.brokers[1].broker_epoch)
+    _, partitions = machine.handle(command, now_ms=NOW_MS).records
+
+    assert isinstance(partitions, PartitionsChanged)
+    assert len(partitions.topics) == 1_000
 
 
 def test_unfencing_again_does_nothing() -> None:

@@ -19,7 +19,7 @@ from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import World
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.server import Broker, open_broker
-from tidelog.coordinator.metadata.records import BrokerChanged, PartitionsChanged
+from tidelog.coordinator.metadata.records import BrokerChanged, PartitionChanges
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.wire.errors import DataDirectoryError, DuplicateBrokerError, LogOfflineError
 
@@ -290,10 +290,8 @@ class Machines:
 
     def _committed(self, records: Sequence[object]) -> None:
         for record in records:
-            if isinstance(record, PartitionsChanged):
-                if any(
-                    each.partition.leader is None for at in record.topics for each in at.partitions
-                ):
+            if isinstance(record, PartitionChanges):
+                if any(partition.leader is None for _, _, partition in record.changes()):
                     self._sometimes.reached("partition without leader")
             elif isinstance(record, BrokerChanged) and record.is_fenced:
                 self._sometimes.reached("broker fenced")

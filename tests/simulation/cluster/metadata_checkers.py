@@ -16,6 +16,8 @@ from tidelog.coordinator.metadata.catalog import (
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
+    EqualPartitionsChanged,
+    PartitionChanges,
     PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
@@ -141,7 +143,7 @@ class LeadersAreAlive(NodeChecker):
                     self._is_fenced[record.node_id] = record.is_fenced
                 case PartitionsAdded():
                     self._add(record)
-                case PartitionsChanged():
+                case PartitionsChanged() | EqualPartitionsChanged():
                     self._change(record)
                 case TopicDeleted():
                     self._forget(record.topic_id)
@@ -159,16 +161,15 @@ class LeadersAreAlive(NodeChecker):
         for number, partition in enumerate(record.partitions, count):
             self._partitions[record.topic_id, number] = partition
 
-    def _change(self, record: PartitionsChanged) -> None:
-        for topic in record.topics:
-            for changed in topic.partitions:
-                key, after = (topic.topic_id, changed.number), changed.partition
-                before = self._partitions[key]
-                is_next = after.partition_epoch == before.partition_epoch + 1
-                has_new_leader = after.leader != before.leader
-                if not is_next or after.leader_epoch < before.leader_epoch + has_new_leader:
-                    self.fail(f"{key} goes from {before} to {after}")
-                self._partitions[key] = after
+    def _change(self, record: PartitionChanges) -> None:
+        for topic_id, number, after in record.changes():
+            key = (topic_id, number)
+            before = self._partitions[key]
+            is_next = after.partition_epoch == before.partition_epoch + 1
+            has_new_leader = after.leader != before.leader
+            if not is_next or after.leader_epoch < before.leader_epoch + has_new_leader:
+                self.fail(f"{key} goes from {before} to {after}")
+            self._partitions[key] = after
 
     def _forget(self, topic_id: bytes) -> None:
         gone = [key for key in self._partitions if key[0] == topic_id]
@@ -252,10 +253,9 @@ class OneLeader(NodeChecker):
                 count = sum(topic_id == record.topic_id for topic_id, _ in self._terms)
                 for number, partition in enumerate(record.partitions, count):
                     self._note((record.topic_id, number), partition.leader)
-            elif isinstance(record, PartitionsChanged):
-                for topic in record.topics:
-                    for changed in topic.partitions:
-                        self._note((topic.topic_id, changed.number), changed.partition.leader)
+            elif isinstance(record, PartitionChanges):
+                for topic_id, number, partition in record.changes():
+                    self._note((topic_id, number), partition.leader)
 
     def served(self, served: Served) -> None:
         """See `NodeChecker`."""

@@ -143,10 +143,9 @@ class ReplicaFaults:
 
     def _committed(self, entry: Sequence[object]) -> None:
         for record in entry:
-            if isinstance(record, records.PartitionsChanged):
-                for topic in record.topics:
-                    for changed in topic.partitions:
-                        self._changed((topic.topic_id, changed.number), changed.partition)
+            if isinstance(record, records.PartitionChanges):
+                for topic_id, number, partition in record.changes():
+                    self._changed((topic_id, number), partition)
 
     def _changed(self, key: Partition, partition: records.PartitionRegistration) -> None:
         before = self._partitions.get(key)

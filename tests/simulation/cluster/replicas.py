@@ -27,8 +27,8 @@ from tidelog.coordinator.metadata.catalog import topic_of_staging
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
+    PartitionChanges,
     PartitionRegistration,
-    PartitionsChanged,
 )
 from tidelog.isr.durability import Durability
 from tidelog.isr.leader import PartitionLeader
@@ -311,10 +311,9 @@ class Replicas:
             and self._is_let_in(record.node_id)
         ]
         for record in entries:
-            if isinstance(record, PartitionsChanged):
-                for topic in record.topics:
-                    for changed in topic.partitions:
-                        self._changed((topic.topic_id, changed.number), changed.partition)
+            if isinstance(record, PartitionChanges):
+                for topic_id, number, partition in record.changes():
+                    self._changed((topic_id, number), partition)
         for node_id in let_in:
             self._look_at_counted_on(node_id)
         state = self._cluster_history.image.state

@@ -22,8 +22,8 @@ from tidelog.broker.partitions.data_directory import NODE_NAME, NodeIdentity
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistration,
+    PartitionChanges,
     PartitionRegistration,
-    PartitionsChanged,
 )
 from tidelog.logstore.checkpoint import read_small_file
 from tidelog.logstore.segments.segment import LOG_SUFFIX, base_offset_of
@@ -363,10 +363,9 @@ class TailFaults:
             if isinstance(record, BrokerChanged) and record.directory_epoch is not None:
                 known = self._written.setdefault(record.node_id, [])
                 known.append((record.directory_epoch, self._cluster_history.end_index))
-            elif isinstance(record, PartitionsChanged):
-                for topic in record.topics:
-                    for changed in topic.partitions:
-                        self._changed((topic.topic_id, changed.number), changed.partition)
+            elif isinstance(record, PartitionChanges):
+                for topic_id, number, partition in record.changes():
+                    self._changed((topic_id, number), partition)
 
     def _changed(self, key: Partition, partition: PartitionRegistration) -> None:
         before = self._leaderless.pop(key, None)
