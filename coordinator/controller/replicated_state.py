@@ -312,15 +312,23 @@ class ReplicatedState:
         with trio.move_on_after(COMMIT_TIMEOUT_S):
             await self._wait(last)
             return
-        raise RequestTimedOutError(
-            f"not committed within {COMMIT_TIMEOUT_S:g} s: a majority of the voters is missing; it"
-            " may still be carried out"
-        )
+        raise not_committed()
 
     async def _wait(self, last: PendingProposal) -> None:
         """Wait as `wait_committed`, without a time limit."""
+        await last.wait_settled()
+        self.require_committed(last)
+
+    def require_committed(self, last: PendingProposal) -> None:
+        """Check that a settled entry of this node was committed.
+
+        Raises:
+            NotControllerError: The entry will never be committed.
+            RequestTimedOutError: The entry may be committed, or not.
+            LogOfflineError: The same, for the disk failed.
+        """
         try:
-            await last.wait()
+            last.require_committed()
         except LostProposalError as error:
             raise NotControllerError(
                 f"node {self._node.identity.node_id} was deposed before this was decided"
@@ -420,6 +428,14 @@ class ReplicatedState:
     def _tell(self, delta: BrokerDelta) -> None:
         for listener in self._listeners:
             listener(delta)
+
+
+def not_committed() -> RequestTimedOutError:
+    """Return the error for an entry that is not committed in time."""
+    return RequestTimedOutError(
+        f"not committed within {COMMIT_TIMEOUT_S:g} s: a majority of the voters is missing; it"
+        " may still be carried out"
+    )
 
 
 def _of_a_newer_version(what: str, error: Exception) -> DataDirectoryError:

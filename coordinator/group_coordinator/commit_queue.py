@@ -5,16 +5,20 @@ collected for the next. So the log has one entry of commits under way at a time,
 however many arrive. Other commands never wait behind more than that.
 """
 
+import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple, final
 
 import trio
 
+from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, not_committed
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
 from tidelog.coordinator.groups.commits import CommitResult, OffsetRange
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.wire.env.env import Env
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import BrokerError, InvalidRequestError, OverloadedError
 from tidelog.wire.messages.groups import CommitOffsetsRequest
 
@@ -49,7 +53,14 @@ class CommitQueue:
         self._exists = exists
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
-        self._has_work = trio.Event()
+        self._entry: _Entry | None = None
+        """The entry under way."""
+        self._is_lone = True
+        """Whether the last entry had one commit, and no other waited for its end."""
+        self._now_s = loop_clock()
+        self._wake = trio.Event()
+        self._looks_at = math.inf
+        """Time at which `run` looks at the entry under way, if nothing wakes it before."""
 
     def put(
         self, request: CommitOffsetsRequest, ranges: Mapping[Partition, OffsetRange], done: Done
@@ -74,21 +85,70 @@ class CommitQueue:
             raise OverloadedError("too many commits wait to be stored; try again")
         self._waiting.append(_Waiting(request, ranges, size, done))
         self._bytes += size
-        self._has_work.set()
+        if self._entry is None and self._is_lone:
+            self._begin()
+        elif self._entry is None:
+            self._wake.set()
 
     async def run(self) -> None:
-        """Store commits until cancelled."""
+        """Store commits that came together, and time out; until cancelled."""
         while True:
-            await self._has_work.wait()
-            batch = self._take()
-            try:
-                results = await self._store(batch)
-            except BrokerError as error:
-                results = [error] * len(batch)
-            for waiting, result in zip(batch, results, strict=True):
-                waiting.done(result)
-            if not self._waiting:
-                self._has_work = trio.Event()
+            entry = self._entry
+            if entry is None and self._waiting:
+                self._begin()
+            elif entry is not None and entry.must_wait:
+                await self._settle(entry)
+            elif entry is not None and entry.deadline <= self._now_s():
+                self._end(entry, not_committed())
+            else:
+                self._wake = trio.Event()
+                self._looks_at = math.inf if entry is None else entry.deadline
+                with trio.CancelScope(deadline=self._looks_at):
+                    await self._wake.wait()
+
+    def _begin(self) -> None:
+        """Propose the next entry.
+
+        A commit that is alone gets here in the task of its connection: no task begins or ends it.
+        If commits come together, `run` begins after all tasks of this turn of the loop.
+        """
+        batch = self._take()
+        try:
+            results = self._decide(batch)
+        except BrokerError as error:
+            _answer(batch, [error] * len(batch))
+            return
+        entry = self._entry = _Entry(batch, results, self._now_s() + COMMIT_TIMEOUT_S)
+        if not self._leadership.when_settled(partial(self._told, entry)):
+            entry.must_wait = True
+            self._wake.set()
+        elif self._looks_at > entry.deadline:
+            self._wake.set()
+
+    def _told(self, entry: "_Entry", error: BrokerError | None) -> None:
+        if entry is not self._entry:
+            return  # It has timed out.
+        if error is None and not self._leadership.is_confirmed:
+            entry.must_wait = True
+            self._wake.set()
+        else:
+            self._end(entry, error)
+
+    async def _settle(self, entry: "_Entry") -> None:
+        try:
+            await self._leadership.settled()
+        except BrokerError as error:
+            self._end(entry, error)
+        else:
+            self._end(entry, None)
+
+    def _end(self, entry: "_Entry", error: BrokerError | None) -> None:
+        """Answer the commits of an entry, and begin the next one."""
+        self._entry = None
+        self._is_lone = len(entry.batch) == 1 and not self._waiting
+        _answer(entry.batch, entry.results if error is None else [error] * len(entry.batch))
+        while self._waiting and self._entry is None:
+            self._begin()
 
     def _take(self) -> "list[_Waiting]":
         batch: list[_Waiting] = []
@@ -99,18 +159,32 @@ class CommitQueue:
         self._bytes -= size
         return batch
 
-    async def _store(self, batch: "list[_Waiting]") -> list[CommitResult]:
+    def _decide(self, batch: "list[_Waiting]") -> list[CommitResult]:
         state = self._leadership.leading().state
         ranges: dict[Partition, OffsetRange] = {}
         for waiting in batch:
-            ranges.update(waiting.ranges)
-        ranges = {one: offset_range for one, offset_range in ranges.items() if self._exists(one)}
+            ranges |= {one: found for one, found in waiting.ranges.items() if self._exists(one)}
         outcome = state.commit_offsets(
             [waiting.request for waiting in batch], ranges, self._env.clock.now_ms()
         )
         self._leadership.carry_out(outcome.records)
-        await self._leadership.settled()
         return outcome.reply
+
+
+@final
+class _Entry:
+    """An entry under way, and the replies for its end."""
+
+    __slots__ = ("batch", "deadline", "must_wait", "results")
+
+    def __init__(
+        self, batch: "list[_Waiting]", results: list[CommitResult], deadline: float
+    ) -> None:
+        self.batch = batch
+        self.results = results
+        self.deadline = deadline
+        self.must_wait = False
+        """Whether its end depends on more than its commit, for which `run` waits."""
 
 
 class _Waiting(NamedTuple):
@@ -120,6 +194,11 @@ class _Waiting(NamedTuple):
     ranges: Mapping[Partition, OffsetRange]
     size: int
     done: Done
+
+
+def _answer(batch: "list[_Waiting]", results: Sequence[CommitResult]) -> None:
+    for waiting, result in zip(batch, results, strict=True):
+        waiting.done(result)
 
 
 def _size_of(request: CommitOffsetsRequest) -> int:

@@ -4,13 +4,17 @@ Shell around `coordinator.groups.group_manager`: proposes its records, waits unt
 committed, and checks that this node still leads before a reply goes out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 import trio
 
 from tidelog.coordinator.controller.log_entries import EntryRecords, encode_entry
-from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedState
+from tidelog.coordinator.controller.replicated_state import (
+    COMMIT_TIMEOUT_S,
+    ReplicatedState,
+    not_committed,
+)
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_manager import GroupManager
@@ -22,7 +26,9 @@ from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.pending_proposals import PendingProposal
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import (
+    BrokerError,
     LogOfflineError,
     NotControllerError,
     NotLeaderError,
@@ -54,6 +60,7 @@ class GroupLeadership:
         self._last: PendingProposal | None = None
         """The last entry proposed in this term."""
         self._last_at = 0.0
+        self._now_s = loop_clock()
         self._confirmed_at = float("-inf")
         """Last time at which a majority confirmed that this node led."""
         self._read: _Read | None = None
@@ -90,7 +97,7 @@ class GroupLeadership:
         if records:
             leading = self.leading()
             self._metadata.use_level(group_records_level(records))
-            leading.apply(records, now_ms())
+            leading.apply(records, int(self._now_s() * 1000))
             self.propose(records)
 
     def propose(self, records: Sequence[GroupRecord]) -> None:
@@ -108,7 +115,7 @@ class GroupLeadership:
             self.propose(records[half:])
             return
         try:
-            self._last_at = trio.current_time()
+            self._last_at = self._now_s()
             self._last = self._node.propose_nowait(entry, EntryRecords((), records))
         except ProposalRefusedError as error:
             self._leading = None
@@ -125,15 +132,55 @@ class GroupLeadership:
             RequestTimedOutError: No majority of the voters answers.
         """
         if self._last is not None and not self._last.is_settled:
-            proposed_at = self._last_at
-            try:
-                await self._metadata.wait_committed(self._last)
-            except LogOfflineError as error:
-                # Another node will lead: members must ask it, not stop.
-                raise NotControllerError(f"this node leads no more: {error}") from error
-            self._confirmed_at = max(self._confirmed_at, proposed_at)
-        if trio.current_time() - self._confirmed_at > _CONFIRMED_FOR_S:
+            last, proposed_at = self._last, self._last_at
+            with trio.move_on_after(COMMIT_TIMEOUT_S):
+                await last.wait_settled()
+            self._require_committed(last, proposed_at)
+        if not self.is_confirmed:
             await self.wait_current()
+
+    def when_settled(self, tell: Callable[[BrokerError | None], None]) -> bool:
+        """Call `tell` when all earlier proposals of this node are settled, without a task.
+
+        `tell` gets the error if one of them is not committed; it must not raise. A reply may go out
+        if there is none, and the leadership `is_confirmed`. If no proposal is under way, this
+        returns `False`, and `tell` is not called.
+        """
+        last, proposed_at = self._last, self._last_at
+        if last is None or last.is_settled:
+            return False
+
+        def settled() -> None:
+            try:
+                self._require_committed(last, proposed_at)
+            except BrokerError as error:
+                tell(error)
+            else:
+                tell(None)
+
+        last.tell = settled
+        return True
+
+    def _require_committed(self, last: PendingProposal, proposed_at: float) -> None:
+        """Check that an entry was committed, which confirms that this node led.
+
+        Raises:
+            NotControllerError: Another node leads.
+            RequestTimedOutError: It is not settled, or the outcome is unknown.
+        """
+        if not last.is_settled:
+            raise not_committed()
+        try:
+            self._metadata.require_committed(last)
+        except LogOfflineError as error:
+            # Another node will lead: members must ask it, not stop.
+            raise NotControllerError(f"this node leads no more: {error}") from error
+        self._confirmed_at = max(self._confirmed_at, proposed_at)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a majority confirmed a moment ago that this node led."""
+        return self._now_s() - self._confirmed_at <= _CONFIRMED_FOR_S
 
     async def wait_current(self) -> None:
         """Wait until the image has all entries that any leader committed before this call.
@@ -173,7 +220,7 @@ class GroupLeadership:
             self._is_wanted = trio.Event()
             read, self._read = self._read, None
             assert read is not None
-            began_at = trio.current_time()
+            began_at = self._now_s()
             try:
                 await self._node.wait_current()
             except NotLeaderError as error:

@@ -173,4 +173,7 @@ GROUP_RECORD_LEVELS: Final[Mapping[type[GroupRecord], int]] = {GroupAltered: 3}
 
 def group_records_level(records: Iterable[GroupRecord]) -> int:
     """Return the lowest feature level of a cluster that may write these records."""
-    return max((GROUP_RECORD_LEVELS.get(type(each), 0) for each in records), default=0)
+    level = 0
+    for each in records:
+        level = max(level, GROUP_RECORD_LEVELS.get(type(each), 0))
+    return level

@@ -89,6 +89,7 @@ class RaftNode:
         """Whether a task waits for `_has_applied`."""
         self._bytes_since_snapshot = 0
         self._waiting = PendingProposals()
+        self._is_pumping = False
         self._reads = PendingReads()
         self._role_seen = (Role.FOLLOWER, 0)
         self._leader_seen: tuple[int | None, int] = (None, 0)
@@ -356,6 +357,8 @@ class RaftNode:
         """Execute everything that needs no waiting."""
         if self._machine is None or self._end is not None:
             return
+        # A state machine or a listener may propose meanwhile; then this is the inner one of two.
+        is_inner, self._is_pumping = self._is_pumping, True
         try:
             self._pump_all()
         except DataDirectoryError as error:
@@ -363,6 +366,10 @@ class RaftNode:
             self._end = error
             self._failure = str(error)
             self._has_work.set()
+        finally:
+            self._is_pumping = is_inner
+        if self._waiting.untold and not is_inner:
+            self._waiting.tell()
 
     def _leads_alone(self) -> bool:
         core = self._core
@@ -586,5 +593,6 @@ class RaftNode:
 
     def _wake_all(self) -> None:
         self._waiting.fail(LogOfflineError(f"the outcome is unknown: {self._failure}"))
+        self._waiting.tell()
         self._reads.wake_all()
         self._tell_role()
