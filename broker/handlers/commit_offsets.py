@@ -25,9 +25,13 @@ class CommitHandler:
         """
 
         def done(result: CommitResult) -> None:
-            with response:
-                if isinstance(result, BrokerError):
-                    raise result
+            if isinstance(result, BrokerError):
+                response.caught(result)
+                return
+            # Not `with response`: it would add two calls to each commit.
+            try:
                 response.reply(result)
+            except Exception as error:  # noqa: BLE001  (the supervisor)
+                response.caught(error)
 
         self._groups.commit_soon(request, done)

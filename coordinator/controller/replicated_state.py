@@ -90,17 +90,14 @@ class ReplicatedState:
         self._env = env
         self._node = node
         self._image = MetadataStateMachine()
+        self.state = self._image.state
+        """The committed state, as far as this node knows; read-only."""
         self._groups = ConsumerGroups()
         self._controller: MetadataStateMachine | None = None
         self._controller_term = -1
         self._last: PendingProposal | None = None
         """The last entry proposed in this term."""
         self._listeners: list[Listener] = []
-
-    @property
-    def state(self) -> ClusterState:
-        """The committed state, as far as this node knows; read-only."""
-        return self._image.state
 
     @property
     def groups(self) -> ConsumerGroups:
@@ -417,6 +414,7 @@ class ReplicatedState:
             self._image, self._groups = decode_snapshot(data)
         except (msgspec.MsgspecError, InvalidConfigError) as error:
             raise _of_a_newer_version("a snapshot of the metadata", error) from error
+        self.state = self._image.state
         self._tell(BrokerDelta.from_states(before, self._image.state, self._node.identity.node_id))
 
     def role_changed(self) -> None:

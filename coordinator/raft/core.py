@@ -319,19 +319,17 @@ class RaftCore:
         if not self.is_dirty:
             return EMPTY_READY
         reads: tuple[ReadState, ...] = ()
-        if self._leader_state is not None:
-            for message in self._leader_state.take_messages():
+        leader_state, log = self._leader_state, self._log
+        if leader_state is not None and leader_state.has_outputs():
+            for message in leader_state.take_messages():
                 self._hard_state.post(message)
-            reads = tuple(self._leader_state.take_reads())
-        ready = Ready(
-            self._pending_write.begin(),
-            self._hard_state.take_messages(),
-            self._log.take_installed(),
-            self._log.take_committed(max_bytes=self._config.max_committed_bytes),
-            reads,
-        )
-        self.is_dirty = self._log.has_undelivered
-        return ready
+            reads = tuple(leader_state.take_reads())
+        write = self._pending_write.begin()
+        messages = self._hard_state.take_messages()
+        installed = log.take_installed()
+        committed = log.take_committed(max_bytes=self._config.max_committed_bytes)
+        self.is_dirty = bool(committed) and log.has_undelivered
+        return Ready(write, messages, installed, committed, reads)
 
     def synced(self, write: Write) -> None:
         """Record that a write is durable."""

@@ -205,6 +205,10 @@ class Leader:
 
     # Outputs.
 
+    def has_outputs(self) -> bool:
+        """Return whether there may be messages or reads to take: a sole voter rarely has any."""
+        return bool(self._progress) or not self._reads.is_idle
+
     def take_messages(self) -> list[Message]:
         """Return the messages to send now."""
         is_due = self._is_heartbeat_due

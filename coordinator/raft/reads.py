@@ -31,17 +31,15 @@ class ReadQueue:
         """Start empty."""
         self._new: list[int] = []
         self._rounds: deque[_Round] = deque()
+        self.is_idle = True
+        """Whether no read waits, neither for a round nor for its confirmation."""
         self.latest_round = 0
         """The number of the last round; 0 before the first."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no read waits, neither for a round nor for its confirmation."""
-        return not self._rounds and not self._new
 
     def ask(self, context: int) -> None:
         """Add a read to the next round."""
         self._new.append(context)
+        self.is_idle = False
 
     def begin_round(self, commit_index: int) -> bool:
         """Start a round if reads wait for one; its messages must be sent after this.
@@ -62,4 +60,5 @@ class ReadQueue:
         while self._rounds and self._rounds[0].number <= round_number:
             done = self._rounds.popleft()
             confirmed += [ReadState(context, done.index) for context in done.contexts]
+        self.is_idle = not self._rounds and not self._new
         return confirmed

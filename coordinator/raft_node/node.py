@@ -297,7 +297,7 @@ class RaftNode:
         state machine gets it with the command. Another entry in its place drops it.
         """
         self.require_running()
-        return self._expect(lambda: self._core.propose(command), decoded)
+        return self._expect(self._core.propose(command), decoded)
 
     async def change_membership(self, change: MembershipChange) -> None:
         """Change the membership.
@@ -306,7 +306,7 @@ class RaftNode:
             ProposalRefusedError: Nothing was changed; the text says why.
             LostProposalError: The change will never be applied.
         """
-        await self._expect(lambda: self._core.change_membership(change)).wait()
+        await self._expect(self._core.change_membership(change)).wait()
 
     def transfer_leadership(self, node_id: int) -> None:
         """Transfer the leadership to another voter as soon as it has all entries.
@@ -336,10 +336,8 @@ class RaftNode:
         if not self.is_leader or self._core.term != term:
             raise NotLeaderError("this node lost its leadership before the read was confirmed")
 
-    def _expect(
-        self, append: Callable[[], EntryId], decoded: object | None = None
-    ) -> PendingProposal:
-        waiting = self._waiting.add(append(), decoded)
+    def _expect(self, entry_id: EntryId, decoded: object | None = None) -> PendingProposal:
+        waiting = self._waiting.add(entry_id, decoded)
         self._pump()
         return waiting
 

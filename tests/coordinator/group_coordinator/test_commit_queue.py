@@ -5,12 +5,19 @@ import trio
 
 from tests.coordinator.controller.test_replicated_state import create
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import Host
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
-from tidelog.coordinator.group_coordinator import commit_queue
+from tidelog.coordinator.group_coordinator import commit_queue, leadership
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.commits import CommitResult
-from tidelog.wire.errors import InvalidRequestError, NotControllerError, OverloadedError
+from tidelog.coordinator.raft_node.pending_proposals import PendingProposal
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    NotControllerError,
+    OverloadedError,
+    RequestTimedOutError,
+)
 from tidelog.wire.messages.groups import CommitOffsetsReply, CommitOffsetsRequest, PartitionCommit
 
 
@@ -174,5 +181,84 @@ def test_waiting_commits_are_refused_when_leadership_is_lost() -> None:
             heal()
 
         assert refusals == 50
+
+    play(story)
+
+
+def test_a_commit_that_is_alone_is_proposed_at_once() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        assert leader.raft is not None
+        proposed: list[bytes] = []
+        propose = leader.raft.propose_nowait
+
+        def noting(command: bytes, decoded: object | None = None) -> PendingProposal:
+            proposed.append(command)
+            return propose(command, decoded)
+
+        leader.raft.propose_nowait = noting  # type: ignore[method-assign]
+        counts: list[int] = []
+        for offset in range(1, 4):
+            coordinator.commit_soon(commit(offset), ignore)
+            counts.append(len(proposed))
+            await coordinator.commit_offsets(commit(offset, group="another"))
+            await coordinator.commit_offsets(commit(offset, group="another"))
+
+        assert counts == [1, 4, 7]
+        assert await cluster.committed(0) == 3
+
+    play(story)
+
+
+def test_a_commit_without_a_majority_times_out_and_is_not_answered_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit_queue, "COMMIT_TIMEOUT_S", 0.2)
+
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        await coordinator.commit_offsets(commit(1))
+        others = [host.machine.name for host in cluster.group if host is not leader]
+        heal = cluster.world.network.partition([leader.machine.name], others)
+        results: list[CommitResult] = []
+
+        coordinator.commit_soon(commit(2), results.append)
+        coordinator.commit_soon(commit(3), results.append)
+        await trio.sleep(0.3)
+        timed_out = list(results)
+        heal()
+        await until(lambda: len(results) == 2)
+        await trio.sleep(2)
+
+        assert [type(each) for each in timed_out] == [RequestTimedOutError]
+        assert len(results) == 2
+
+    play(story)
+
+
+def test_a_commit_that_takes_long_is_answered_when_the_leadership_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        assert leader.raft is not None
+        await coordinator.commit_offsets(commit(1))
+        confirmations = 0
+        wait_current = leader.raft.wait_current
+
+        async def counting() -> None:
+            nonlocal confirmations
+            confirmations += 1
+            await wait_current()
+
+        leader.raft.wait_current = counting  # type: ignore[method-assign]
+        await coordinator.commit_offsets(commit(2))
+        before = confirmations
+        # From now on, any entry has taken longer than a leader may assume that it still leads.
+        monkeypatch.setattr(leadership, "_CONFIRMED_FOR_S", -1.0)
+        await coordinator.commit_offsets(commit(3))
+
+        assert (before, confirmations) == (0, 1)
+        monkeypatch.undo()
 
     play(story)
