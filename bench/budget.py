@@ -41,7 +41,7 @@ BUDGET: Final = {
     "produce": Cost(broker=111, client=135, turns=1.1),
     "fetch": Cost(broker=122, client=352, turns=3.15),
     "tail": Cost(broker=310, client=430, turns=3.9),
-    "commit": Cost(broker=602, client=252, turns=2.1),
+    "commit": Cost(broker=355, client=217, turns=2.1),
     "staged": Cost(broker=1096, client=909, turns=7.35),
 }
 """The budget of each kind of request, on Python `COUNTED_ON`."""
