@@ -39,7 +39,7 @@ BUDGET: Final = {
     "work": Cost(broker=65, client=150, turns=0.7),
     "flow": Cost(broker=830, client=590, turns=6.5),
     "produce": Cost(broker=111, client=135, turns=1.1),
-    "fetch": Cost(broker=122, client=352, turns=3.15),
+    "fetch": Cost(broker=122, client=258, turns=2.1),
     "tail": Cost(broker=310, client=430, turns=3.9),
     "commit": Cost(broker=355, client=217, turns=2.1),
     "staged": Cost(broker=1096, client=909, turns=7.35),

@@ -163,6 +163,11 @@ class FetchState:
         """Partitions without a position."""
         return list(self._unplaced)
 
+    @property
+    def has_records(self) -> bool:
+        """Whether records or errors wait to be taken."""
+        return bool(self._waiting)
+
     def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
         """Read exactly these partitions; those that were read before keep their position."""
         kept = self._partitions
@@ -290,8 +295,8 @@ class FetchState:
                 fetch = Fetch(node_id, states, request, sent_at=now)
                 under_way.append(fetch)
                 fetches.append(fetch)
-        for state in (state for fetch in fetches for state in fetch.partitions):
-            state.is_fetching = True
+                for state in states:
+                    state.is_fetching = True
         return fetches
 
     def _first_of(self, states: list[PartitionFetchState]) -> list[PartitionFetchState]:
@@ -318,7 +323,9 @@ class FetchState:
         Raises:
             WireFormatError: The results do not belong to the fetch; nothing was stored.
         """
-        total = sum(result.batch_bytes for result in results)
+        total = 0
+        for result in results:
+            total += result.batch_bytes
         if len(results) != len(fetch.partitions) or total != len(attachment):
             raise WireFormatError(
                 f"a fetch of {len(fetch.partitions)} partitions brought {len(results)} results"
@@ -378,8 +385,11 @@ class FetchState:
 
     def next_retry(self, now: float) -> float:
         """Return the monotonic time of the next retry, maybe inf."""
-        times = (state.retry_at for state in self._partitions.values() if not state.is_fetching)
-        return min((time for time in times if time > now), default=math.inf)
+        found = math.inf
+        for state in self._partitions.values():
+            if not state.is_fetching and now < state.retry_at < found:
+                found = state.retry_at
+        return found
 
     def _state(self, tp: TopicPartition) -> PartitionFetchState:
         state = self._partitions.get(tp)

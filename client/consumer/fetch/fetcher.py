@@ -17,6 +17,7 @@ from typing import NamedTuple, cast, final
 
 import trio
 
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ConsumerConfig
@@ -84,6 +85,7 @@ class Fetcher:
         self.is_starved: Callable[[], bool] = _never
         """Whether tasks beside the application had no chance to run for a long time."""
         self._cluster = cluster
+        self._now = cluster.counters.now
         self._config = config
         self._is_member = is_member
         self._fetch_state = FetchState(config, cluster.backoff, cluster.counters.consumers)
@@ -96,7 +98,8 @@ class Fetcher:
         """Leader epochs of leaving partitions, for their last commits."""
         self._in_flight_fetches: dict[Fetch, _InFlight] = {}
         """Fetches in flight."""
-        self._arrival = trio.Event()
+        self._waiters: dict[ParkedTask, None] = {}
+        """Calls that wait for records."""
         self._in_flight_batch = InFlightBatch()
         self._was_finished = trio.Event()
         self._is_open = False
@@ -112,7 +115,7 @@ class Fetcher:
         """Start fetching."""
         assert not self._is_open, "a consumer is opened once"
         self._is_open = True
-        self._polled_at = self._cluster.counters.now()
+        self._polled_at = self._now()
         self._cluster.counters.consumers.gauges[self] = self._gauges
         self._cluster.subscribe(self._cluster_changed)
 
@@ -321,7 +324,7 @@ class Fetcher:
             return await self._take(until)
         finally:
             self._is_polled = False
-            self._polled_at = self._cluster.counters.now()
+            self._polled_at = self._now()
 
     def take_nowait(self, until: Until | None) -> RecordBatch | None:
         """Return the next records if they have arrived, `None` if `take` is to find out.
@@ -332,18 +335,21 @@ class Fetcher:
         is_ready = self._is_open and self.failure is None and self.may_hand_out()
         if not is_ready or self.is_starved():
             return None
-        self._polled_at = self._cluster.counters.now()
+        self._polled_at = self._now()
         return self._take_buffered(self._ends(until))
 
     def _take_buffered(self, ends: Until | None) -> RecordBatch | None:
-        batch = self._fetch_state.take(ends, trio.current_time())
+        batch = self._fetch_state.take(ends, self._now())
         self.pump()
         if batch is not None:
             self._in_flight_batch.take(batch)
         return batch
 
     async def _take(self, until: Until | None) -> RecordBatch | None:
-        await trio.lowlevel.checkpoint()
+        if self._fetch_state.has_records:
+            await trio.lowlevel.checkpoint()
+        else:  # The wait for records is the checkpoint.
+            await trio.lowlevel.checkpoint_if_cancelled()
         if self.is_starved():
             await self._let_others_run()
         while True:
@@ -359,10 +365,13 @@ class Fetcher:
                     return batch
                 if self._is_done(until, ends):
                     return None
-                wake_at = self._next_wake(trio.current_time())
-            self._arrival = trio.Event()
-            with trio.CancelScope(deadline=wake_at):
-                await self._cluster.tasks.wait(self._arrival)
+                wake_at = self._next_wake(self._now())
+            waiter = ParkedTask()
+            self._waiters[waiter] = None
+            try:
+                await self._cluster.tasks.park(waiter, wake_at)
+            finally:
+                del self._waiters[waiter]
             self._close_dead_connections()
 
     async def wait_finished(self) -> None:
@@ -372,14 +381,18 @@ class Fetcher:
 
     def wake(self) -> None:
         """Wake all waiting tasks, which check their conditions again."""
-        self._arrival.set()
+        self._arrived()
         self._was_finished.set()
+
+    def _arrived(self) -> None:
+        for waiter in self._waiters:
+            waiter.wake()
 
     def pump(self) -> None:
         """Send the fetches that can be sent."""
         if not self._is_open:
             return
-        now = trio.current_time()
+        now = self._now()
         self._resumes_at = math.inf
         patience = self._config.fetch_max_wait + self._cluster.config.request_timeout
         self._keep_metadata_fresh(now)
@@ -402,7 +415,7 @@ class Fetcher:
 
     def _gauges(self) -> ConsumerGauges:
         """Return the state for `Client.statistics`; any thread may call this."""
-        age_s = self._cluster.counters.now() - self._polled_at
+        age_s = self._now() - self._polled_at
         return ConsumerGauges(
             assigned=Counter(tp.topic for tp in self.assignment),
             lags=self._fetch_state.lags(),
@@ -453,7 +466,7 @@ class Fetcher:
         if connection is None:
             return False
         resumes_at = connection.throttled_until(QuotaRate.FETCH_BYTES)
-        if resumes_at <= trio.current_time():
+        if resumes_at <= self._now():
             return True
         self._resumes_at = min(self._resumes_at, resumes_at)
         return False
@@ -474,7 +487,7 @@ class Fetcher:
         in_flight = self._in_flight_fetches.pop(fetch, None)
         if in_flight is None:
             return  # It was abandoned.
-        connection, now = in_flight.connection, trio.current_time()
+        connection, now = in_flight.connection, self._now()
         if isinstance(outcome, Exception):
             self._fetch_state.on_failure(fetch, outcome, now)
         else:
@@ -486,7 +499,7 @@ class Fetcher:
             except WireFormatError as error:
                 wrong = connection.reject(api.FETCH, error)
                 self._fetch_state.on_failure(fetch, wrong, now)
-        self._arrival.set()
+        self._arrived()
         self.pump()
 
     def _cluster_changed(self) -> None:
@@ -499,7 +512,7 @@ class Fetcher:
             self._report_unknown_topics()
         else:
             self._fail_changed_topics()
-        self._arrival.set()
+        self._arrived()
         self.pump()
 
     def _report_unknown_topics(self) -> None:
@@ -533,7 +546,7 @@ class Fetcher:
                 )
 
     def _close_dead_connections(self) -> None:
-        now = trio.current_time()
+        now = self._now()
         for fetch, in_flight in list(self._in_flight_fetches.items()):
             if in_flight.expires_at <= now:
                 in_flight.connection.close()
