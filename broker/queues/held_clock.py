@@ -15,22 +15,19 @@ class HeldClock:
     Invariant: it is only held between plain calls, so that no other task sees a time of the past.
     """
 
-    __slots__ = ("_clock", "_held_ms", "_is_held")
+    __slots__ = ("_clock", "_held_ms", "is_held")
 
     def __init__(self, clock: Clock) -> None:
         """Follow `clock`."""
         self._clock = clock
-        self._is_held = False
+        self.is_held = False
+        """Set it to let every call until `release` return the time of the first one."""
         self._held_ms: int | None = None
-        """The time that holds, `None` if it was not read since `hold`."""
-
-    def hold(self) -> None:
-        """Let every call from now on return the time of the first one."""
-        self._is_held = True
+        """The time that holds, `None` if it was not read since then."""
 
     def release(self) -> None:
         """Follow the clock again."""
-        self._is_held = False
+        self.is_held = False
         self._held_ms = None
 
     def now_ms(self) -> int:
@@ -38,6 +35,6 @@ class HeldClock:
         if self._held_ms is not None:
             return self._held_ms
         now_ms = self._clock.now_ms()
-        if self._is_held:
+        if self.is_held:
             self._held_ms = now_ms
         return now_ms

@@ -8,7 +8,6 @@ connections.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Protocol, final
 from weakref import WeakKeyDictionary
@@ -121,6 +120,8 @@ class QueueServer:
         self.idle: WeakKeyDictionary[PartitionLeader, QueueSummary] = WeakKeyDictionary()
         """Messages of unloaded partitions, by the leader of the journal."""
         self._has_work = trio.Event()
+        self._is_due = False
+        """Whether a turn has set `_has_work`, so that others need not."""
         self._is_busy = False
         """Whether a tick is under way, or `end_turn` follows before other tasks run."""
         self._turns = Turns()
@@ -204,12 +205,19 @@ class QueueServer:
             InvalidRequestError: It names more.
             UnknownQueueError: The queue does not exist.
         """
-        with suppress(UnknownTopicIdError):  # Each partition gets this error later.
-            count = len(self.view(queue_id).start_offsets)
-            if len(numbers) > count:
-                raise InvalidRequestError(
-                    f"the queue has {count} partitions, and the request names {len(numbers)}"
-                )
+        hosted = self._hosted.get((queue_id, numbers[0])) if numbers else None
+        if hosted is not None and hosted.metadata_version == self.metadata_version:
+            view = hosted.view
+        else:
+            try:
+                view = self.view(queue_id)
+            except UnknownTopicIdError:
+                return  # Each partition gets this error later.
+        count = len(view.start_offsets)
+        if len(numbers) > count:
+            raise InvalidRequestError(
+                f"the queue has {count} partitions, and the request names {len(numbers)}"
+            )
 
     async def purged_below(self, queue_id: bytes, number: int) -> tuple[int, int | None]:
         """Return the committed end of the last purge of a partition.
@@ -294,7 +302,7 @@ class QueueServer:
     def begin_turn(self) -> None:
         """Begin to serve requests, all of one moment: a connection calls `end_turn` after them."""
         self._is_busy = True
-        self.clock.hold()
+        self.clock.is_held = True
 
     def end_turn(self) -> None:
         """Serve the requests since `begin_turn`, now or together with those of other turns."""
@@ -305,7 +313,9 @@ class QueueServer:
         else:
             self._is_busy = False
             self.clock.release()
-            self._has_work.set()
+            if not self._is_due:
+                self._is_due = True
+                self._has_work.set()
 
     def receive(self, receive: NewReceive) -> None:
         """Have a receive look for messages, together with the others of this tick."""
@@ -383,15 +393,16 @@ class QueueServer:
             for hosted in self._deadlines.take_expired(trio.current_time()):
                 hosted.tick_at = None
                 self._touched[hosted] = None
-            self.clock.hold()
+            self.clock.is_held = True
             self._tick()
 
     async def _run_ticks(self) -> None:
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
+            self._is_due = False
             self._turns.ticked()
-            self.clock.hold()
+            self.clock.is_held = True
             self._tick()
 
     def _tick(self) -> None:
@@ -427,6 +438,9 @@ class QueueServer:
     def _serve(self, touched: dict[HostedPartition, None]) -> None:
         """Serve partitions and append their decisions; add those that get decisions meanwhile."""
         for hosted in touched:
+            state = hosted.core.state
+            if not (hosted.waiters or state.exhausted or state.runs.exhausted_count):
+                continue
             try:
                 hosted.serve()
             except Exception as error:  # noqa: BLE001  (the supervisor)

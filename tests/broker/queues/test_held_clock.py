@@ -21,10 +21,10 @@ def test_it_stands_still_only_while_it_is_held() -> None:
     clock = HeldClock(CountingClock())
     assert [clock.now_ms(), clock.now_ms()] == [1, 2]
 
-    clock.hold()
+    clock.is_held = True
     assert [clock.now_ms(), clock.now_ms()] == [3, 3], "it is read when it is used first"
 
     clock.release()
     assert [clock.now_ms(), clock.now_ms()] == [4, 5]
-    clock.hold()
+    clock.is_held = True
     assert clock.now_ms() == 6
