@@ -4,8 +4,9 @@ With settlements it decides these first. Then it takes what is there, so that th
 a delete never waits for messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -75,6 +76,9 @@ class PendingReceive:
         self._response = response
         self._max_bytes = max_bytes
         self._hosted: list[HostedPartition] = []
+        """The partitions that were looked at: all of them, unless it has messages."""
+        self._is_new = True
+        """Whether it has not looked yet."""
         self._results: list[PartitionReceived] = []
         self._pieces: dict[int, list[bytes | FileRegion]] = {}
         """Pieces of the reply, by the index of the result."""
@@ -88,7 +92,10 @@ class PendingReceive:
         """The settlements of the request, `None` without any."""
         if request.settlements:
             self.settling = PendingSettle(
-                server, purgatory, on_decided=self.begin, on_committed=self._reply_if_complete
+                server,
+                purgatory,
+                on_decided=partial(server.receive, self),
+                on_committed=self._reply_if_complete,
             )
         self._whole = ReceiveCommand(
             max_messages=request.max_messages,
@@ -97,23 +104,6 @@ class PendingReceive:
             attempt_id=request.attempt_id,
             is_repetition=request.is_repetition,
         )
-
-    def begin(self) -> None:
-        """Find the partitions, and look for messages in the next tick.
-
-        Raises:
-            UnknownQueueError: The queue does not exist.
-        """
-        for number in self._request.partitions:
-            try:
-                hosted = self._server.find(self._request.queue_id, number)
-            except UnknownQueueError:
-                raise
-            except BrokerError as error:
-                self._results.append(PartitionReceived(number, error=error.to_wire()))
-            else:
-                self._hosted.append(hosted)
-        self._server.receive(self)
 
     def is_waiting(self) -> bool:
         """See `broker.queues.partition.context.MessageWaiter`."""
@@ -126,7 +116,7 @@ class PendingReceive:
             self.drop()
         elif self._is_waiting:
             try:  # As `with self._response`, which takes two calls more.
-                self._attempt(ready_at, is_last=False)
+                self._look(ready_at, is_last=False)
             except Exception as error:  # noqa: BLE001  (the supervisor)
                 self._response.caught(error)
                 self._end()
@@ -147,11 +137,29 @@ class PendingReceive:
         if self._is_waiting or self._open:
             self._purgatory.add(self, trio.current_time() + wait_s)
 
-    def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
+    def _found(self) -> Iterator[HostedPartition]:
+        """Yield the partitions; the next one is found when those before it have too few messages.
+
+        Raises:
+            UnknownQueueError: The queue does not exist.
+        """
+        self._is_new = False
+        for number in self._request.partitions:
+            try:
+                hosted = self._server.find(self._request.queue_id, number)
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                self._results.append(PartitionReceived(number, error=error.to_wire()))
+            else:
+                self._hosted.append(hosted)
+                yield hosted
+
+    def _look(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._max_bytes
         unknown: list[HostedPartition] = []
         command = self._whole
-        for hosted in self._hosted if ready_at is None else self._in_order(ready_at):
+        for hosted in self._found() if self._is_new else self._in_order(ready_at):
             try:
                 delivery = hosted.take(self, command, room)
             except BrokerError as error:
@@ -199,9 +207,9 @@ class PendingReceive:
             self.park()
             self._response.parked()
 
-    def _in_order(self, ready_at: HostedPartition) -> Sequence[HostedPartition]:
+    def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
         """Return the partitions, the changed one first: earlier attempts found the others empty."""
-        if self._hosted[0] is ready_at:
+        if ready_at is None or self._hosted[0] is ready_at:
             return self._hosted
         return [ready_at, *(hosted for hosted in self._hosted if hosted is not ready_at)]
 
@@ -240,7 +248,7 @@ class PendingReceive:
         """Answer with the messages that are there; the outcome of uncommitted leases is unknown."""
         if self._is_waiting:
             with self._response:
-                self._attempt(None, is_last=True)
+                self._look(None, is_last=True)
                 return
             self._end()  # A defect raised an error, which was sent as the reply.
         elif self._open:
@@ -310,9 +318,8 @@ class PendingReceive:
         if self._open:
             if self._is_parked:
                 self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
-        elif self.settling is None or self.settling.is_done:
-            self._end()
-            self._reply()
+        else:
+            self._reply_if_complete()
 
     def _reply_if_complete(self) -> None:
         if self._open or self._is_waiting or self.is_done:
@@ -322,25 +329,21 @@ class PendingReceive:
         if self._is_parked:
             self._end()
         self.is_done = True
-        try:  # As `with self._response`, which takes two calls more.
-            self._reply()
-        except Exception as error:  # noqa: BLE001  (the supervisor)
-            self._response.caught(error)
-
-    def _reply(self) -> None:
         pieces: list[BytesLike | FileRegion] = []
         for index in sorted(self._pieces):
             pieces.extend(self._pieces[index])
         settled = [] if self.settling is None else self.settling.results
         reply = ReceiveReply(self._results, self._server.env.clock.now_ms(), settled)
-        try:
+        try:  # As `with self._response`, which takes two calls more.
             self._response.reply(reply, pieces)
-        except BrokerError:
+            if pieces and self._response.context.audit.usage is not None:
+                self._count_usage()
+        except BrokerError as error:
             # The client may not receive any more: others get its messages at once.
             self._give_back()
-            raise
-        if pieces and self._response.context.audit.usage is not None:
-            self._count_usage()
+            self._response.caught(error)
+        except Exception as error:  # noqa: BLE001  (the supervisor)
+            self._response.caught(error)
 
     def _count_usage(self) -> None:
         usage = usage_of(self._response.context)
@@ -418,7 +421,7 @@ class ReceiveHandler:
             self._server, self._purgatory, request, response=response, max_bytes=max_bytes
         )
         if pending.settling is None:
-            pending.begin()
+            self._server.receive(pending)
             return None
         return self._settle.settle(
             request.queue_id, request.settlements, response, pending=pending.settling

@@ -192,7 +192,13 @@ class SettleHandler:
         for settlement in settlements:
             hosted = found.get(settlement.partition)
             if hosted is None:
-                hosted = found[settlement.partition] = self._find(queue_id, settlement.partition)
+                try:
+                    hosted = self._server.find(queue_id, settlement.partition)
+                except UnknownQueueError:
+                    raise
+                except BrokerError as error:
+                    hosted = error
+                found[settlement.partition] = hosted
             is_known = is_known and _is_known(hosted, settlement)
         if is_known:
             steps = _decisions(settlements, found, pending)
@@ -202,14 +208,6 @@ class SettleHandler:
         work = partial(_catch_up_and_settle, settlements, found, response, pending=pending)
         self._nursery.start_soon(work, name=_catch_up_and_settle)
         return None
-
-    def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
-        try:
-            return self._server.find(queue_id, number)
-        except UnknownQueueError:
-            raise
-        except BrokerError as error:
-            return error
 
 
 async def _catch_up_and_settle(
@@ -278,7 +276,11 @@ def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> 
         return False
     if settlement.action != SettleAction.DELETE or core.config.is_fenced:
         return True
-    return _end_of(settlement) <= max(state.cursor, state.unreceived.end)
+    known_to = max(state.cursor, state.unreceived.end)
+    end = 0
+    for first, count in settlement.runs:
+        end = max(end, first + count)
+    return end <= known_to
 
 
 async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
@@ -289,13 +291,7 @@ async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settl
         await hosted.wait_loaded()
     await hosted.advance_to_now()
     if not _is_known(hosted, settlement):
-        core, records, end = hosted.core, hosted.records, _end_of(settlement)
+        core, records = hosted.core, hosted.records
+        end = max((first + count for first, count in settlement.runs), default=0)
         await hosted.trim_all()
         await records.drive(records.feed(core, lambda: core.state.records_from >= end))
-
-
-def _end_of(settlement: Settlement) -> int:
-    end = 0
-    for first, count in settlement.runs:
-        end = max(end, first + count)
-    return end

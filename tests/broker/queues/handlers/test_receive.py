@@ -1,5 +1,8 @@
 """Tests of RECEIVE and SETTLE over the wire, with one broker."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 from typing import Any
 
 import pytest
@@ -17,6 +20,8 @@ from tests.broker.queues.queue_requests import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
+from tidelog.broker.server import Broker
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import OverLimitError
 
@@ -227,3 +232,31 @@ async def test_a_repeated_receive_attempt_keeps_its_messages_when_the_first_clie
 
         assert [each.value for each in await received(again)] == [b"v"]
         assert await receive(client, queue) == [], "no other receive has it as well"
+
+
+def loaded_of(broker: Broker, queue: bytes, count: int) -> list[int]:
+    """Return the partitions of a queue that are loaded."""
+    partitions = broker._partitions
+    assert partitions is not None
+    replicas = [partitions.replica(queue, number) for number in range(count)]
+    return [
+        replica.number
+        for replica in replicas
+        if replica is not None
+        and any(isinstance(each, HostedPartition) for each in replica.watchers)
+    ]
+
+
+async def test_a_receive_looks_only_at_partitions_that_it_needs(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, partitions=3)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        assert await states(client, queue) == (2, 0, 0, 0)  # Partition 0 is loaded.
+
+        first = await receive(client, queue, 1, partitions=(0, 1, 2))
+        assert loaded_of(broker, queue, 3) == [0]
+        second = await receive(client, queue, 2, partitions=(0, 1, 2))
+
+        assert [message.value for message in (*first, *second)] == [b"a", b"b"]
+        assert loaded_of(broker, queue, 3) == [0, 1, 2]
