@@ -96,7 +96,7 @@ class KeyManager:
 
     async def run(self, interval_s: Callable[[], float]) -> None:
         """Work until cancelled; read the master keys every `interval_s`."""
-        self._cluster.metadata.subscribe(self._heard)
+        self._cluster.metadata.subscribe(self._heard, hears_transactions=False)
         self._partitions.listeners.append(self._led)
         while True:
             self._has_news = trio.Event()

@@ -83,7 +83,7 @@ class MetadataApplier:
             DataDirectoryError: A file belongs to another broker, or to a newer version.
         """
         catalog = self._metadata.state.catalog
-        self._metadata.subscribe(self._follow)
+        self._metadata.subscribe(self._follow, hears_transactions=False)
         await self._partitions.settle_left_overs(catalog)
         wanted = [
             (topic, number)

@@ -136,7 +136,7 @@ class ClusterNode:
                 listener()
 
         self.raft.on_membership_changed(listener)
-        self.metadata.subscribe(committed)
+        self.metadata.subscribe(committed, hears_transactions=False)
         listener()
 
     async def run(self) -> None:

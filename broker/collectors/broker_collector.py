@@ -116,7 +116,7 @@ class BrokerCollector:
         """Changes of the metadata so far."""
         self._counted_changes: int = -1
         """Those that the health takes into account."""
-        cluster.metadata.subscribe(self._on_metadata)
+        cluster.metadata.subscribe(self._on_metadata, hears_transactions=False)
 
     @property
     def is_controller(self) -> bool:

@@ -40,7 +40,7 @@ class ThresholdCollector:
         """Those that the found queues take into account."""
         self._queues: list[tuple[str, QueueConfig]] = []
         """Names and settings of the queues with thresholds."""
-        metadata.subscribe(self._on_metadata)
+        metadata.subscribe(self._on_metadata, hears_transactions=False)
 
     async def refresh(self) -> None:
         """Find the queues with thresholds, if the metadata have changed."""

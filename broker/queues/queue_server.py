@@ -133,7 +133,7 @@ class QueueServer:
         for partition in partitions.all():
             self.resumer.check_soon(partition)
         partitions.listeners.append(self.resumer.check_soon)
-        cluster.metadata.subscribe(self._on_metadata)
+        cluster.metadata.subscribe(self._on_metadata, hears_transactions=False)
 
     def __len__(self) -> int:
         """Return the number of partitions that are loaded or being loaded."""

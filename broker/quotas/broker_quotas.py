@@ -68,7 +68,7 @@ class BrokerQuotas:
                 seen = now
                 self.configure(state.security.quotas, broker_count=live_count)
 
-        metadata.subscribe(changed)
+        metadata.subscribe(changed, hears_transactions=False)
         changed(None)
 
     def configure(self, quotas: Mapping[str, QuotaSet], *, broker_count: int) -> None:

@@ -69,4 +69,6 @@ class ClientIdentities:
         """Use the metadata of a cluster; a revocation ends connections when it is applied here."""
         self._cluster = cluster
         self._nursery.start_soon(self.sessions.run)
-        cluster.metadata.subscribe(lambda _: self.sessions.metadata_changed(self.security()))
+        cluster.metadata.subscribe(
+            lambda _: self.sessions.metadata_changed(self.security()), hears_transactions=False
+        )

@@ -185,7 +185,7 @@ class CommitAppender:
                 return False
         else:
             self._group_commit.appended(self.partition)
-        self._follow(commit_number)
+        self._follow(commit_number, self._leader())
         return True
 
     def append_now(
@@ -216,13 +216,13 @@ class CommitAppender:
             sequence = sequence_of(commit_number, place)
             self._append_batch(leader, header, batch, sequence=sequence)
             place += header.record_count
-        self._follow(commit_number)
+        self._follow(commit_number, leader)
         return True
 
-    def _follow(self, commit_number: int) -> None:
+    def _follow(self, commit_number: int, leader: PartitionLeader) -> None:
         """Tell when all records that are in the log now are committed."""
         end = self.partition.log.log_end_offset
-        if end <= self._leader().acknowledged_offset(Acks.ALL):
+        if end <= leader.acknowledged_offset(Acks.ALL):
             self._on_committed(commit_number)
         else:
             self.in_flight[commit_number] = None

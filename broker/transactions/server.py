@@ -213,8 +213,6 @@ class TransactionServer:
             if key in self._appenders:
                 self._appenders[key].wake()
             return
-        if self._next(key) is None:
-            return
         topic = self._cluster.metadata.state.catalog.topic_by_id(key[0])
         task = _AppendTask(self, "" if topic is None else topic.name, key)
         self._running[key] = None
@@ -227,33 +225,41 @@ class TransactionServer:
     def _append_now(self, partition: Partition) -> bool:
         """Append small commits at once, as the leader usually can; return whether none is left."""
         key = partition.key
+        commits = self._due(key)
+        if not commits:
+            return True
         appender = self._appenders.get(key)
         if appender is None or appender.partition is not partition or not appender.is_led:
             return False
+        parts = self._transactions.parts_of(key)
         try:
-            while (commit_number := self._next(key)) is not None:
-                pieces = self._transactions.parts_of(key)[commit_number]
-                if not appender.append_now(commit_number, pieces, self._staging_of(key)):
+            staging = self._staging_of(key)
+            for commit_number in commits:
+                if not appender.append_now(commit_number, parts[commit_number], staging):
                     return False
         except BrokerError:
             return False  # The task tries again, and reports the reason.
         return True
 
-    def _next(self, key: Key) -> int | None:
-        """Return the number of the first commit with records to append to a partition."""
+    def _due(self, key: Key) -> list[int]:
+        """Return the numbers of the commits with records to append to a partition, in order."""
+        parts = self._transactions.parts_of(key)
+        if not parts:
+            return []
         appender = self._appenders.get(key)
         in_flight = () if appender is None else appender.in_flight
         finished = self.finished.places
-        for commit_number in self._transactions.parts_of(key):
-            if commit_number not in in_flight and (commit_number, key) not in finished:
-                return commit_number
-        return None
+        return [
+            commit_number
+            for commit_number in parts
+            if commit_number not in in_flight and (commit_number, key) not in finished
+        ]
 
     async def _run(self, key: Key) -> None:
         delay_s = _RETRY_MIN_S
         while True:
             partition = self._partitions.replica(*key)
-            if partition is None or partition.leader is None or self._next(key) is None:
+            if partition is None or partition.leader is None or not self._due(key):
                 del self._running[key]
                 return
             try:
@@ -306,12 +312,13 @@ class TransactionServer:
         """Append all commits that are there, and those that come before these are committed."""
         key = appender.partition.key
         while appender.is_led:
-            commit_number = self._next(key)
-            if commit_number is None:
+            commits = self._due(key)
+            if not commits:
                 if not appender.in_flight:
                     return
                 await appender.changed()
                 continue
+            commit_number = commits[0]
             pieces = self._transactions.parts_of(key)[commit_number]
             if not await appender.append_commit(commit_number, pieces, self._staging_of(key)):
                 self.finished.add((commit_number, key), appender.leader_epoch, is_lost=True)

@@ -121,9 +121,8 @@ class CommandClient:
         raise RequestTimedOutError(f"not decided within {timeout_s:g} s")
 
     def _submit_to(self, command: AnyCommand) -> Callable[[int], Awaitable[Reply]]:
-        request = ForwardCommandRequest(self._node.cluster_id, encode_command(command))
-
         async def there(node_id: int) -> Reply:
+            request = ForwardCommandRequest(self._node.cluster_id, encode_command(command))
             decided = await self._peers.ask(
                 node_id, api.FORWARD_COMMAND, request, timeout_s=_ANSWER_TIMEOUT_S
             )
@@ -276,9 +275,9 @@ class CommandClient:
             while True:
                 self._node.require_running()
                 try:
-                    leader_id = self._node.leader_id
                     if self._node.is_active_leader:
                         return await here()
+                    leader_id = self._node.leader_id
                     if leader_id is not None and leader_id != self._node.identity.node_id:
                         return await self._unless_deposed(partial(there, leader_id))
                 except (NotControllerError, BrokerNotReadyError, ConnectionLostError) as error:

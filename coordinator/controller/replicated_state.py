@@ -44,6 +44,7 @@ from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.metadata.transaction_commands import expire
+from tidelog.coordinator.metadata.transactions import TRANSACTION_RECORDS
 from tidelog.coordinator.raft.errors import PayloadTooLargeError, ProposalRefusedError
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.pending_proposals import (
@@ -98,6 +99,8 @@ class ReplicatedState:
         self._last: PendingProposal | None = None
         """The last entry proposed in this term."""
         self._listeners: list[Listener] = []
+        self._transaction_listeners: list[Listener] = []
+        """Those of them that hear of transactions."""
 
     @property
     def groups(self) -> ConsumerGroups:
@@ -150,9 +153,15 @@ class ReplicatedState:
         """
         self._image.handle(command, now_ms=self._env.clock.now_ms())
 
-    def subscribe(self, listener: Listener) -> None:
-        """Call `listener` for all records committed from now on."""
+    def subscribe(self, listener: Listener, *, hears_transactions: bool = True) -> None:
+        """Call `listener` for all records committed from now on.
+
+        Unless it `hears_transactions`, it is not called for an entry of transactions alone: each
+        commit is one.
+        """
         self._listeners.append(listener)
+        if hears_transactions:
+            self._transaction_listeners.append(listener)
 
     @property
     def applied_index(self) -> int:
@@ -370,9 +379,10 @@ class ReplicatedState:
         """See `coordinator.raft_node.interfaces.StateMachine`."""
         try:
             records = decoded if isinstance(decoded, EntryRecords) else decode_entry(command)
-            for record in records.groups:
-                self._groups.apply(record)
-            self._image.state.use_level(group_records_level(records.groups))
+            if records.groups:
+                for record in records.groups:
+                    self._groups.apply(record)
+                self._image.state.use_level(group_records_level(records.groups))
             if not records.cluster:
                 return
             delta = BrokerDelta.from_records(
@@ -387,7 +397,9 @@ class ReplicatedState:
                 f" {type(error).__name__}: {error}; `tidelog log repair-metadata"
                 f" {quote(self._node.data_directory)}` says what can be done"
             ) from error
-        self._tell(delta)
+        is_of_transactions = TRANSACTION_RECORDS.issuperset(map(type, records.cluster))
+        for listener in self._transaction_listeners if is_of_transactions else self._listeners:
+            listener(delta)
 
     def check_entry(self, command: bytes) -> None:
         """See `coordinator.raft_node.interfaces.StateMachine`."""
@@ -415,17 +427,15 @@ class ReplicatedState:
         except (msgspec.MsgspecError, InvalidConfigError) as error:
             raise _of_a_newer_version("a snapshot of the metadata", error) from error
         self.state = self._image.state
-        self._tell(BrokerDelta.from_states(before, self._image.state, self._node.identity.node_id))
+        delta = BrokerDelta.from_states(before, self._image.state, self._node.identity.node_id)
+        for listener in self._listeners:
+            listener(delta)
 
     def role_changed(self) -> None:
         """Drop the controller if this node does not lead any more."""
         if not self._node.is_leader or self._controller_term != self._node.term:
             self._controller = None
             self._last = None
-
-    def _tell(self, delta: BrokerDelta) -> None:
-        for listener in self._listeners:
-            listener(delta)
 
 
 def not_committed() -> RequestTimedOutError:

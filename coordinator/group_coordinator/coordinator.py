@@ -109,7 +109,7 @@ class GroupCoordinator:
         """All topics by name; `None` after a change."""
         self._next_tick_ms = 0
         self._wake = trio.Event()
-        metadata.subscribe(self._note_topics)
+        metadata.subscribe(self._note_topics, hears_transactions=False)
         node.on_role_changed(self._role_changed)
 
     async def run(self) -> None:

@@ -77,6 +77,10 @@ class BrokerDelta:
         delta = cls()
         before: dict[Key, PartitionRegistration | None] = {}
         for record in records:
+            if isinstance(record, TransactionRecord):
+                state.apply(record)
+                delta._note_transaction(record)
+                continue
             for key, partition in _touched(state, record):
                 before.setdefault(key, partition)
             if isinstance(record, TopicCreated):
@@ -90,8 +94,6 @@ class BrokerDelta:
                 delta.altered_topics[record.topic_id] = None
             elif isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
                 delta.has_changed_brokers = True
-            elif isinstance(record, TransactionRecord):
-                delta._note_transaction(record)
         delta._compare(before, state, node_id)
         return delta
 

@@ -19,6 +19,7 @@ from tidelog.coordinator.metadata.records import (
     Record,
 )
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.transactions import TRANSACTION_RECORDS
 
 NAMED_MAX: Final = 10
 """Maximum number of partitions that one event names."""
@@ -55,6 +56,8 @@ def log_events(
 
     `fenced_because` is the cause for which a broker is fenced, if the records do not show it.
     """
+    if TRANSACTION_RECORDS.issuperset(map(type, records)):
+        return []
     return _EventsOf(state, records, fenced_because).all()
 
 

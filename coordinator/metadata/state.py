@@ -58,6 +58,19 @@ _POOLED_MAX = 1_000
 _KNOWN_MAX = 64
 """Number of objects of one record that are known by their ids."""
 _EventRecord = DataLossAccepted | ClusterEvent | EventsAcknowledged
+_KeptRecord = CatalogRecord | SecurityRecord | _EventRecord
+_OtherRecord = (
+    _KeptRecord
+    | BrokerRegistered
+    | BrokerChanged
+    | BrokerUnregistered
+    | BrokerDrained
+    | PartitionsAdded
+    | PartitionsChanged
+    | ClusterConfigSet
+    | FeatureLevelSet
+)
+"""All but those of transactions."""
 
 
 @final
@@ -252,6 +265,12 @@ class ClusterState:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
         """
         self._used_level = max(self._used_level, record_level(record))
+        if isinstance(record, TransactionRecord):
+            self.transactions.apply(record)
+        else:
+            self._apply_other(record)
+
+    def _apply_other(self, record: _OtherRecord) -> None:
         match record:
             case BrokerRegistered():
                 self._register(record.broker)
@@ -282,12 +301,8 @@ class ClusterState:
         if self._feature_level is None and broker.supported_levels is None:
             self._feature_level = 0
 
-    def _apply_to_what_is_kept(
-        self, record: CatalogRecord | TransactionRecord | SecurityRecord | _EventRecord
-    ) -> None:
-        if isinstance(record, TransactionRecord):
-            self.transactions.apply(record)
-        elif isinstance(record, DataLossAccepted):
+    def _apply_to_what_is_kept(self, record: _KeptRecord) -> None:
+        if isinstance(record, DataLossAccepted):
             self._data_losses = [*self._data_losses, record][-DATA_LOSSES_KEPT:]
         elif isinstance(record, ClusterEvent | EventsAcknowledged):
             self.events.apply(record)

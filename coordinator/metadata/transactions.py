@@ -6,7 +6,7 @@ in staging logs, beside the partitions that they are for; this state has only th
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Final, final
+from typing import ClassVar, Final, final, get_args
 
 import msgspec
 
@@ -129,6 +129,8 @@ TransactionRecord = (
     | PartsAppended
     | TransactionNamesForgotten
 )
+TRANSACTION_RECORDS: Final = frozenset(get_args(TransactionRecord))
+"""Types of these records."""
 
 
 class PendingCommit(msgspec.Struct, frozen=True, array_like=True):
