@@ -67,6 +67,7 @@ _OtherRecord = (
     | BrokerDrained
     | PartitionsAdded
     | PartitionsChanged
+    | EqualPartitionsChanged
     | ClusterConfigSet
     | FeatureLevelSet
 )

@@ -15,6 +15,7 @@ from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
 from tidelog.coordinator.metadata.commands import (
+    BeginTransaction,
     Command,
     CommandOutcome,
     CreateQueue,
@@ -443,6 +444,26 @@ def test_listeners_get_a_delta_for_every_committed_entry_in_order() -> None:
         await until(lambda: heard.count("topic1") == 2)
         assert heard[0] == "brokers"
         assert heard[-2:] == ["topic1", "topic1"]
+
+    play(story)
+
+
+def test_a_listener_may_leave_out_entries_of_transactions_alone() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        everything: list[BrokerDelta] = []
+        others: list[BrokerDelta] = []
+        controller = metadata_of(await controller_of(group))
+        await with_brokers(group)
+        await decided(group, create(1))
+        controller.subscribe(everything.append)
+        controller.subscribe(others.append, hears_transactions=False)
+
+        await decided(group, BeginTransaction("job", 1, 60_000, [], []))
+        assert (len(everything), len(others)) == (1, 0)
+        await decided(group, BeginTransaction("job", 2, 60_000, ["topic1"], [bytes(16)]))
+        assert (len(everything), len(others)) == (2, 1), "it creates a staging log as well"
+        controller.restore(controller.snapshot())
+        assert (len(everything), len(others)) == (3, 2)
 
     play(story)
 
