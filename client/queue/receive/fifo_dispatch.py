@@ -53,14 +53,19 @@ class FifoDispatch(Generic[Item]):
         """
         return self.ready.popleft()
 
-    def go_on(self, group: Hashable | None) -> None:
-        """Make the next item of a group ready, after the one that had started is done."""
+    def go_on(self, group: Hashable | None) -> Item | None:
+        """Make the next item of a group ready, after the one that had started is done.
+
+        Return that item, `None` if there is none.
+        """
         behind = self._behind.get(group)
-        if behind:
-            self.ready.append(behind.popleft())
-            self.behind_count -= 1
-        else:
+        if not behind:
             self._behind.pop(group, None)
+            return None
+        item = behind.popleft()
+        self.ready.append(item)
+        self.behind_count -= 1
+        return item
 
     def break_off(self, group: Hashable | None) -> list[Item]:
         """Remove and return the waiting items of a group, whose started item is not done."""

@@ -43,6 +43,9 @@ class HeldMessage(msgspec.Struct, eq=False):
     """End of its visibility timeout in seconds of trio's clock, as far as it is known."""
     received_at: float = 0.0
     """Time of its arrival."""
+    ready_at: float = 0.0
+    """Time since which it may start: that of its arrival, or later if others of its group had to be
+    done before."""
     extend_at: float = _NEVER
     """Time of the next extension; never while one is in flight."""
     scope: trio.CancelScope | None = None
@@ -87,7 +90,7 @@ class LeaseExtender:
 
     def track(self, held: HeldMessage) -> None:
         """Start extending the lease of a message."""
-        now = held.received_at = self._now()
+        now = held.received_at = held.ready_at = self._now()
         extend_at = now + (held.expires_at - now) * _EXTEND_AT
         held.extend_at = max(now, extend_at)
         self.held[held] = None

@@ -280,8 +280,12 @@ class QueueWorker:
         self._pace.limit(first.expires_at - first.received_at)
         for held in messages:
             self._queued.put(held, held.group)
-        self._wake_handler()
         self._has_put = True
+        self._watch_ready()
+
+    def _watch_ready(self) -> None:
+        """Wake a handler for a new message that may start; look whether one takes it in time."""
+        self._wake_handler()
         if self._look_at == math.inf:
             self._turn_ends.wake()
 
@@ -302,7 +306,8 @@ class QueueWorker:
     def _return_late(self) -> None:
         """Return messages that are in hand for too long: another receiver may be idle.
 
-        They came while handlers were fast, or before the first one has shown how slow it is.
+        They came while handlers were fast, or before the first one has shown how slow it is. In a
+        FIFO queue, the time counts from when those before them in their groups were done.
         """
         has_put, self._has_put = self._has_put, False
         now = self._cluster.counters.now()
@@ -310,7 +315,7 @@ class QueueWorker:
         self._look_at = soon if has_put else math.inf
         if self._is_stopping or not self._queued.ready:
             return
-        due_at = self._queued.ready[0].received_at + self._pace.patience_s
+        due_at = self._queued.ready[0].ready_at + self._pace.patience_s
         has_idle = self._at_work_count < self._config.concurrency
         if due_at > now or has_idle:  # An idle handler is about to take it.
             self._look_at = min(self._look_at, max(due_at, soon))
@@ -500,8 +505,10 @@ class QueueWorker:
     def _end(self, held: HeldMessage, *, is_done: bool) -> None:
         """Make the next message of a group ready, or return the rest of the group."""
         if is_done:
-            self._queued.go_on(held.group)
-            self._wake_handler()
+            following = self._queued.go_on(held.group)
+            if following is not None:
+                following.ready_at = self._cluster.counters.now()
+                self._watch_ready()
         else:
             self._return(self._queued.break_off(held.group))
 

@@ -33,8 +33,7 @@ def test_the_next_item_of_a_group_is_ready_after_the_first_is_done() -> None:
     order = order_of("a1", "a2", "b1", "a3")
     begun(order)
 
-    order.go_on("a")
-
+    assert order.go_on("a") == "a2"
     assert begun(order) == ["a2"]
 
 
@@ -52,7 +51,7 @@ def test_a_later_item_waits_for_its_group() -> None:
 def test_a_finished_group_starts_again() -> None:
     order = order_of("a1")
     begun(order)
-    order.go_on("a")
+    assert order.go_on("a") is None
 
     order.put("a2", "a")
 

@@ -574,3 +574,45 @@ async def test_a_program_that_holds_messages_gets_more_from_its_subscription(
                     break
         assert len({message.offset for message in got}) == 35
         assert asked(cluster, "RECEIVE") <= 6
+
+
+async def test_a_message_whose_group_was_busy_for_long_is_returned_if_all_handlers_are_busy(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queue_of(autojump_clock, (1,), fifo=True, visibility_timeout=3600) as (
+        queue,
+        cluster,
+    ):
+        pass_on = cluster.pass_on
+        is_slow = False
+
+        async def delay(served: AnyApi, message: object, attachment: bytes) -> _Reply:
+            if is_slow and served.key in {ApiKey.SETTLE, ApiKey.RECEIVE}:
+                await trio.sleep(5)
+            return await pass_on(served, message, attachment)
+
+        monkeypatch.setattr(cluster, "pass_on", delay)
+
+        async def handle(message: Message) -> None:
+            await trio.sleep(3600 if message.value == b"slow" else 0)
+
+        worker = queue.worker(handle, concurrency=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            for number in range(5):
+                await queue.send(b"fast", group=b"fast")
+                await done(worker, number + 1)
+            await queue.send_batch(
+                OutgoingMessage(value=value, group=group)
+                for value, group in [(b"1", b"a"), (b"slow", b"b"), (b"2", b"a")]
+            )
+            is_slow = True
+            await done(worker, 6)
+            await trio.sleep(4)
+            assert (await left(queue))[0] == 0, "the first message of the group is not deleted yet"
+            await trio.sleep(1.5)
+            is_slow = False
+            assert (await left(queue))[0] == 0, "the second one is in hand for half a second"
+            await trio.sleep(6)
+            assert (await left(queue)) == (1, 1)
+            nursery.cancel_scope.cancel()
