@@ -26,13 +26,16 @@ _AT_ONCE: Final = 50
 class IdleCheckpoints:
     """Logs that were flushed and have no checkpoint of that yet.
 
-    Invariant: a log whose checkpoint is behind is here from its last flush on. Logs are in the
-    order of their last flush, so a round looks only at those that are due.
+    Invariant: a log whose checkpoint is behind is here from its last flush on, unless none of its
+    records is needed. Logs are in the order of their last flush, so a round looks only at those
+    that are due.
     """
 
     def __init__(self, request_flush: Callable[[Partition], None]) -> None:
         """Start without logs; `request_flush` starts the flush that writes a checkpoint."""
         self._request_flush = request_flush
+        self.is_unneeded: Callable[[Partition], bool] = _is_never_unneeded
+        """Returns whether all records of a log are soon deleted, so that it needs no checkpoint."""
         self._flushed_at: dict[Partition, float] = {}
         self._has_logs = trio.Event()
         self._now_s = loop_clock()
@@ -71,7 +74,14 @@ class IdleCheckpoints:
             if log.durable_end_offset < log.log_end_offset:
                 continue  # The flush that follows brings it back.
             if log.is_checkpoint_behind:
+                if self.is_unneeded(partition):
+                    continue
                 log.request_checkpoint()
                 self._request_flush(partition)
             elif log.high_watermark < log.log_end_offset:
                 self.flushed(partition)  # Its last records may be committed at any time.
+
+
+def _is_never_unneeded(partition: Partition) -> bool:
+    del partition
+    return False

@@ -3,7 +3,7 @@
 Shell: owns the task that reports parts. A commit is answered when the leaders of its partitions
 say that all parts are readable; they say so to the broker that has taken the commit. The record in
 the metadata only ends the repetition of appends after a crash. So it need not have an entry of its
-own: it goes with the next commit of this broker, or a second later with all parts of that second.
+own: it goes with the next commit of this broker, or 5 s later with all parts of that time.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,6 +14,7 @@ import trio
 
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.commands import FinishedPart, FinishParts
+from tidelog.coordinator.metadata.transaction_commands import OPEN_MAX
 from tidelog.coordinator.metadata.transactions import (
     AppendedPart,
     TransactionCommitted,
@@ -36,10 +37,13 @@ Place = tuple[int, Key]
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
 _DECIDE_TIMEOUT_S: Final = 10.0
-_REPORTED_S: Final = 1.0
-"""Maximum seconds for which a part waits for a commit with which it is recorded."""
+_REPORTED_S: Final = 5.0
+"""Maximum seconds for which a part waits for a commit with which it is recorded. A stream with a
+micro-batch every few seconds needs no other sync for that. A shred waits for it."""
 _REPORTED_COUNT: Final = 100
 """Number of parts that do not wait."""
+_PENDING_MAX: Final = OPEN_MAX // 2
+"""Number of commits that are not complete, of all brokers, with which no part waits."""
 _ASKED_S: Final = 5.0
 """Seconds for which another broker waits for a part."""
 
@@ -77,7 +81,11 @@ class FinishedParts:
             return
         part = AppendedPart(place[0], *place[1], is_lost=is_lost)
         self._finished[place] = _Finished(FinishedPart(part, leader_epoch), trio.current_time())
-        if is_lost or len(self._finished) >= _REPORTED_COUNT or not self._is_lazy:
+        are_many = (
+            len(self._finished) >= _REPORTED_COUNT
+            or self._transactions.pending_count >= _PENDING_MAX
+        )
+        if is_lost or are_many or not self._is_lazy:
             self._is_urgent.set()
         self._has_finished.set()
         if not is_lost:  # Only the controller decides that a part is lost.

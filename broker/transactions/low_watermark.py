@@ -31,6 +31,12 @@ class StagingLowWatermark:
         """Record the offset of an append that is about to happen for a transaction."""
         self._first_offsets.setdefault(number, log_end_offset)
 
+    def may_have(self, numbers: Collection[int]) -> bool:
+        """Return whether the log may have batches of some of these transactions."""
+        if not self._first_offsets.keys().isdisjoint(numbers):
+            return True
+        return any(number < self._inherited_below for number in numbers)
+
     def low_watermark(
         self, needed: Collection[int], *, log_start_offset: int, log_end_offset: int
     ) -> int:

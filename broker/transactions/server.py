@@ -32,7 +32,7 @@ from tidelog.wire.errors import (
 
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
-_DELETE_S: Final = 5.0
+_DELETE_S: Final = 60.0
 """Maximum seconds for which staged records of ended transactions stay. Each deletion writes a
 checkpoint, which syncs twice."""
 _DELETE_BYTES: Final = 16 << 20
@@ -88,6 +88,7 @@ class TransactionServer:
         """Set while a staging log may hold records of ended transactions."""
         self._is_full = trio.Event()
         """Set when many bytes were staged since the last deletion."""
+        group_commit.idle.is_unneeded = self._is_unneeded
         partitions.listeners.append(self._on_leader)
         cluster.metadata.subscribe(self._on_metadata)
         for partition in partitions.all():
@@ -177,6 +178,24 @@ class TransactionServer:
                 with suppress(BrokerError):  # An offline log has no readers.
                     log.delete_records(start, high_watermark=high_watermark)
                     self._group_commit.request(partition)
+
+    def _is_unneeded(self, partition: Partition) -> bool:
+        """Return whether no transaction needs a record of a staging log that is led here.
+
+        A commit whose records are in the partition needs none, also if that is not recorded yet.
+        """
+        watermark = self._low_watermarks.get(partition.key)
+        leader = partition.leader
+        if watermark is None or leader is None or watermark.leader_epoch != leader.leader_epoch:
+            return False
+        staging_id, number = partition.key
+        staging = self._cluster.metadata.state.catalog.topic_by_id(staging_id)
+        if staging is None or staging.staging_of is None:
+            return False
+        key, finished = (staging.staging_of, number), self.finished.places
+        if any((commit, key) not in finished for commit in self._transactions.parts_of(key)):
+            return False
+        return not watermark.may_have(self._transactions.open_numbers)
 
     async def _delete_when_due(self) -> None:
         """Delete the records of ended transactions, also those that a new leader found."""

@@ -154,7 +154,7 @@ async def test_staging_above_the_limit_is_refused_until_a_transaction_ends(
             client, api.ABORT_TRANSACTION, AbortTransactionRequest("job", 0, number)
         ).reply()
         number = (await begin(client, 1)).number
-        with trio.fail_after(60):
+        with trio.fail_after(90):
             while staging.log.size_bytes > 1 << 20:
                 await world.pass_time(1)
         await stage(client, staging, number, b"more", producer_id=2)

@@ -43,6 +43,12 @@ def transactions(broker: Broker) -> Transactions:
     return broker._cluster.metadata.state.transactions
 
 
+async def pass_time(world: World, seconds: int) -> None:
+    """Let time pass in steps that are shorter than a round of checkpoints."""
+    for _ in range(10 * seconds):
+        await world.pass_time(0.1)
+
+
 async def get_level(world: World, broker: Broker) -> None:
     """Wait for the first feature level of the new cluster."""
     assert broker._cluster is not None
@@ -117,6 +123,57 @@ async def test_a_transaction_in_one_partition_takes_three_syncs_and_no_rename(
         assert done.count("sync") == 3 * 8
         assert not {"rename", "replace", "sync_directory", "create"} & set(done)
         assert len(values(broker)) == 10
+
+
+async def test_transactions_with_pauses_add_only_checkpoints_of_their_partition(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        topic_id = await create_topic(client, durability="fsync")
+        number, before = (await begin(client)).number, 0
+        for transaction_id in range(10):
+            if transaction_id == 2:
+                before = len(world.disk.calls)
+            staging = replica(broker, "staged@orders")
+            piece = await stage(client, staging, number, b"v", sequence=transaction_id)
+            part = StagedPart(topic_id, 0, [piece])
+            reply = await commit(
+                client, number, part, transaction_id=transaction_id, begins_next=True
+            )
+            number = reply.next_number
+            await pass_time(world, 3)
+        done = [call for call in world.disk.calls[before:] if str(call[0]) in {"sync", "rename"}]
+        assert len([call for call in done if "staged@orders" in str(call)]) == 8
+        assert len([call for call in done if "metadata" in str(call)]) == 8
+        assert len(done) == 8 * 5, "one sync and one checkpoint of the partition"
+
+
+async def test_a_staging_log_gets_an_idle_checkpoint_while_its_records_are_needed(
+    mock_clock: MockClock,
+) -> None:
+    """The checkpoint tells damage from the end of a log that a crash has cut."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await get_level(world, broker)
+        topic_id = await create_topic(client, durability="fsync")
+        number = (await begin(client)).number
+        staging = replica(broker, "staged@orders")
+        other = (await begin(client, name="other")).number
+        piece = await stage(client, staging, number, b"v")
+        await pass_time(world, 3)
+        assert not staging.log.is_checkpoint_behind, "nothing is committed"
+
+        await stage(client, staging, other, b"open", producer_id=2)
+        await commit(client, number, StagedPart(topic_id, 0, [piece]))
+        await pass_time(world, 3)
+        assert not staging.log.is_checkpoint_behind, "one is open"
+
+        piece = await stage(client, staging, other, b"last", producer_id=2, sequence=1)
+        await commit(client, other, StagedPart(topic_id, 0, [piece]), name="other")
+        await pass_time(world, 3)
+        assert staging.log.is_checkpoint_behind, "all are appended"
 
 
 async def test_a_commit_is_answered_before_it_is_recorded_as_appended(

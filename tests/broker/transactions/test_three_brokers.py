@@ -84,7 +84,7 @@ def test_staged_records_are_invisible_until_the_commit_and_then_ordered_by_task(
             assert again.places == ()
             await client.transaction("job", 0).commit([again])
             await check(brokers, {0: [3, 1]})
-            await until(lambda: staged_bytes(brokers) == 0, 30)
+            await until(lambda: staged_bytes(brokers) == 0, 90)
 
         await brokers.with_client(work)
 
@@ -107,7 +107,7 @@ def test_a_commit_is_answered_by_the_leaders_of_its_partitions() -> None:
                 assert trio.current_time() - began_at < 0.5
             assert pending_counts() != {0}
             await check(brokers, {each: [1] for each in range(4)})
-            await until(lambda: pending_counts() == {0}, 5)
+            await until(lambda: pending_counts() == {0}, 10)
 
         await until(lambda: brokers.state(1).feature_level > 0, 30)
         await brokers.with_client(work)
@@ -145,7 +145,7 @@ def test_a_transaction_past_its_timeout_is_dropped_and_its_commit_refused() -> N
             await trio.sleep(4)
             with pytest.raises(TransactionGoneError):
                 await transaction.commit([task.result])
-            await until(lambda: staged_bytes(brokers) == 0, 30)
+            await until(lambda: staged_bytes(brokers) == 0, 90)
             await check(brokers, {})
 
         await brokers.with_client(work)
