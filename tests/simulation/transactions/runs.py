@@ -23,8 +23,9 @@ ATTACKS = 8
 STAGED_TOPIC = f"staged@{TOPIC}"
 _BATCHES_AFTER = 2
 """Batches that each writer commits after the faults."""
-_DELETED_S = 2 * NEXT_MS / 1000
-"""A new leader keeps staged records while a transaction is open that a commit has begun before."""
+_DELETED_S = 3 * NEXT_MS / 1000
+"""A new leader keeps staged records while a transaction is open that a commit has begun before.
+They are deleted up to a minute later."""
 _COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
 
 
