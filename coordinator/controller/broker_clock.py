@@ -33,6 +33,9 @@ class BrokerClock:
         self.skew_max_ms = skew_max_ms
         self._is_alone = False
         self._now_s = loop_clock()
+        self._steady_at_ms: int | None = None
+        """Monotonic time of the last `steady_ms`, `None` if the agreed time may differ since."""
+        self._steady_ms = 0
         self._time = BrokerTime(
             wall_ms=wall.now_ms(), now_ms=self._now_ms(), skew_max_ms=skew_max_ms
         )
@@ -52,6 +55,7 @@ class BrokerClock:
 
     @is_alone.setter
     def is_alone(self, is_alone: bool) -> None:
+        self._steady_at_ms = None
         self._noted_ms()  # A broker that is alone no longer goes on from its last agreed time.
         self._is_alone = is_alone
         self._noted_ms()
@@ -63,11 +67,16 @@ class BrokerClock:
         return self._time.time(now_ms=int(self._now_s() * 1000))
 
     def steady_ms(self) -> int:
-        """Return the steady time in Unix milliseconds."""
+        """Return the steady time in Unix milliseconds, derived once in a millisecond."""
         now_ms = int(self._now_s() * 1000)
+        if now_ms == self._steady_at_ms:
+            return self._steady_ms
         if self._is_alone:
-            return self._time.alone(wall_ms=self._wall.now_ms(), now_ms=now_ms)
-        return self._time.steady(now_ms=now_ms)
+            steady_ms = self._time.alone(wall_ms=self._wall.now_ms(), now_ms=now_ms)
+        else:
+            steady_ms = self._time.steady(now_ms=now_ms)
+        self._steady_at_ms, self._steady_ms = now_ms, steady_ms
+        return steady_ms
 
     def _noted_ms(self) -> int:
         """Record the wall clock of a broker that is alone; return monotonic time."""
@@ -100,6 +109,7 @@ class BrokerClock:
 
     def answered(self, reply: BrokerHeartbeatReply, *, sent_ms: int) -> None:
         """Record the answer to a heartbeat that was sent at `sent_ms` of monotonic time."""
+        self._steady_at_ms = None
         self.skews_ms = {each.node_id: each.skew_ms for each in reply.clock_skews}
         if not self._is_alone:
             self._time.answered(
@@ -140,9 +150,8 @@ class BrokerClock:
 class _SteadyClock:
     """The steady time of a broker as a clock."""
 
-    def __init__(self, clock: BrokerClock) -> None:
-        self._clock = clock
+    __slots__ = ("now_ms",)
 
-    def now_ms(self) -> int:
-        """Return the steady time in Unix milliseconds."""
-        return self._clock.steady_ms()
+    def __init__(self, clock: BrokerClock) -> None:
+        self.now_ms = clock.steady_ms
+        """Returns the steady time in Unix milliseconds."""
