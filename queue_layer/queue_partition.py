@@ -43,6 +43,7 @@ from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.queue_journal import (
     NO_TARGET,
+    Attempt,
     JournalFrame,
     Moved,
     MoveFailed,
@@ -55,6 +56,7 @@ from tidelog.wire.messages.queues import (
     MessageState,
     PartitionReceived,
     PeekedRun,
+    ReceivedRun,
     Run,
     Settled,
     Settlement,
@@ -118,7 +120,16 @@ class QueuePartition:
         """Return an offer of messages; take enough of its `offers`, then `receive`."""
         if now_ms != self.state.runs.time_ms:
             now_ms = self.state.advance(now_ms)
-        return ReceivePlan(self.state, self.config, command, now_ms=now_ms)
+        state, config = self.state, self.config
+        attempt: Attempt | None = None
+        offers: list[ReceivedRun] = []
+        if command.attempt_id is not None:
+            attempt = receive.earlier_attempt(state, config, command, now_ms=now_ms)
+        if attempt is not None:
+            offers = receive.again(state, attempt)
+        elif not command.is_repetition:
+            offers = receive.offers_of(state, config, command.max_messages, now_ms=now_ms)
+        return ReceivePlan(state, state.version, command, now_ms, attempt, offers)
 
     def may_deliver(self, command: ReceiveCommand, *, now_ms: int) -> bool:
         """Return whether a plan may have an offer: a repetition needs an earlier receive."""

@@ -112,15 +112,15 @@ class RangeMap(Generic[Value]):
             del ranges[end]
             self._starts.remove(end)
             end = right[0]
-        start = self._starts.last_at(first)
+        start = self._starts.add(first)
         if start is not None:
             left_end, left_value = ranges[start]
             assert left_end <= first, f"[{first}, {end}) overlaps [{start}, {left_end})"
             if left_end == first and left_value == value:
+                self._starts.remove(first)
                 ranges[start] = (end, value)
                 return start
         ranges[first] = (end, value)
-        self._starts.add(first)
         return first
 
     def fill(self, ranges: Iterable[tuple[int, int, Value]]) -> None:

@@ -44,27 +44,31 @@ class SortedOffsets:
         self._lists = [offsets[at : at + half] for at in range(0, len(offsets), half)]
         self._firsts = offsets[::half]
 
-    def add(self, offset: int) -> None:
-        """Add an offset that is not there."""
+    def add(self, offset: int) -> int | None:
+        """Add an offset that is not there; return the last one below it, `None` without one."""
         lists, firsts = self._lists, self._firsts
         if not lists:
             lists.append([offset])
             firsts.append(offset)
-            return
+            return None
         place = len(lists) - 1
         part = lists[place]
+        before: int | None = part[-1]
         if offset > part[-1]:
             part.append(offset)
         else:
             place = max(bisect_right(firsts, offset) - 1, 0)
             part = lists[place]
-            part.insert(bisect_left(part, offset), offset)
+            at = bisect_left(part, offset)
+            before = part[at - 1] if at else None
+            part.insert(at, offset)
             firsts[place] = part[0]
         if len(part) > _LENGTH_MAX:
             half = len(part) // 2
             lists.insert(place + 1, part[half:])
             firsts.insert(place + 1, part[half])
             del part[half:]
+        return before
 
     def remove(self, offset: int) -> None:
         """Remove an offset that is there."""

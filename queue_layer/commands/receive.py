@@ -92,7 +92,7 @@ def earlier_attempt(
 
 
 @final
-class ReceivePlan:
+class ReceivePlan(msgspec.Struct, frozen=True):
     """Offer of messages, best first.
 
     To be passed to `receive` with those that are taken, before the queue changes. If it did change
@@ -102,35 +102,24 @@ class ReceivePlan:
     A plan that repeats an attempt offers its messages again, all of which are to be taken.
     """
 
-    __slots__ = ("_state", "attempt", "command", "now_ms", "offers", "version")
-
-    def __init__(
-        self, state: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
-    ) -> None:
-        self.command = command
-        self.now_ms = now_ms
-        self.attempt: Attempt | None = None
-        """Receive that this one repeats."""
-        self._state = state
-        self.version = state.version
-        """Version of the state that it was made of."""
-        if command.attempt_id is not None:
-            self.attempt = earlier_attempt(state, config, command, now_ms=now_ms)
-        if self.attempt is not None:
-            self.offers = _again(state, self.attempt)
-        elif command.is_repetition:
-            self.offers = []
-        else:
-            self.offers = _offers(state, config, command.max_messages, now_ms=now_ms)
-        """Runs of messages with equal receive counts, no more than are wanted."""
+    state: QueueState
+    version: int
+    """Version of the state that it was made of."""
+    command: ReceiveCommand
+    now_ms: int
+    attempt: Attempt | None
+    """Receive that this one repeats."""
+    offers: list[ReceivedRun]
+    """Runs of messages with equal receive counts, no more than are wanted."""
 
     @property
     def is_current(self) -> bool:
         """Whether nothing changed since the plan was made; of a repetition, nothing about it."""
+        state = self.state
         if self.attempt is not None:
-            found = self._state.attempts.find(self.attempt.attempt_id, now_ms=self._state.time_ms)
+            found = state.attempts.find(self.attempt.attempt_id, now_ms=state.time_ms)
             return found is self.attempt
-        return self.version == self._state.version
+        return self.version == state.version
 
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield the offers."""
@@ -155,7 +144,7 @@ class ReceivePlan:
         return runs
 
 
-def _offers(
+def offers_of(
     state: QueueState, config: QueueConfig, max_messages: int, *, now_ms: int
 ) -> list[ReceivedRun]:
     """Return runs of visible messages to deliver, best first."""
@@ -203,7 +192,7 @@ def _with_status(
     return chain(state.runs.pieces(first, cursor), ((cursor, end, SKIPPED),))
 
 
-def _again(state: QueueState, attempt: Attempt) -> list[ReceivedRun]:
+def again(state: QueueState, attempt: Attempt) -> list[ReceivedRun]:
     """Return the messages of an attempt."""
     return [
         ReceivedRun(at, stop - at, status.receive_count, status.first_received_ms)

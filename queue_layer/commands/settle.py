@@ -230,24 +230,22 @@ def _refusal(
     if lease_id < state.void_below_lease_id:
         return ReceiptExpiredError("the queue was moved to another offset since; receive again")
     if status is None:
-        if action is SettleAction.DELETE:
-            return None
-        return MessageGoneError("the message is not there any more")
+        is_deleted = action is SettleAction.DELETE
+        return None if is_deleted else MessageGoneError("the message is not there any more")
+    is_in_flight = status.stored is SnapshotState.IN_FLIGHT
+    if status.lease_id == lease_id and is_in_flight and status.visible_at_ms > state.runs.time_ms:
+        return None
     if status.stored is SnapshotState.DEAD:
         if action in _TO_DEAD_LETTERS and status.lease_id == lease_id:
             return None
         return MessageGoneError("the message is a dead letter")
-    return _refusal_of_open(state, config, status, action=action, lease_id=lease_id)
+    return _refusal_of_ended(config, status, action=action, lease_id=lease_id)
 
 
-def _refusal_of_open(
-    state: QueueState,
-    config: QueueConfig,
-    status: MessageStatus,
-    *,
-    action: SettleAction,
-    lease_id: int,
+def _refusal_of_ended(
+    config: QueueConfig, status: MessageStatus, *, action: SettleAction, lease_id: int
 ) -> BrokerError | None:
+    """Return the error for messages that are not leased under the receipt, and not dead."""
     if status.lease_id != lease_id:
         if action is SettleAction.DELETE and not config.is_fenced:
             return None
@@ -257,8 +255,6 @@ def _refusal_of_open(
             if is_lost
             else "the message was received again since"
         )
-    if status.stored is SnapshotState.IN_FLIGHT and status.visible_at_ms > state.runs.time_ms:
-        return None
     if config.is_fifo:
         return ReceiptExpiredError("the visibility timeout is over; others may have the message")
     if action in _OF_HOLDERS and status.stored is SnapshotState.AVAILABLE:

@@ -14,6 +14,13 @@ from tidelog.wire.messages.queues import MessageState
 Piece = tuple[int, int, MessageStatus]
 """First offset, end, and the status of all messages in between."""
 
+_STATES: Final = (
+    (MessageState.DELAYED, MessageState.VISIBLE),
+    (MessageState.IN_FLIGHT, MessageState.VISIBLE),
+    (MessageState.DEAD, MessageState.DEAD),
+)
+"""States by `SnapshotState`, before the message is visible and from then on."""
+
 WITHOUT_LIMIT: Final = 1 << 62
 """Number of deliveries that no message reaches."""
 
@@ -68,20 +75,12 @@ class MessageRuns:
 
     def state(self, status: MessageStatus) -> MessageState:
         """Return the current state of messages with a status."""
-        if status.stored is SnapshotState.DEAD:
-            return MessageState.DEAD
-        if status.visible_at_ms <= self.time_ms:
-            return MessageState.VISIBLE
-        return (
-            MessageState.IN_FLIGHT
-            if status.stored is SnapshotState.IN_FLIGHT
-            else MessageState.DELAYED
-        )
+        return _STATES[status.stored][status.visible_at_ms <= self.time_ms]
 
     def put(self, first: int, end: int, status: MessageStatus) -> MessageState:
         """Add messages where there are none; return their state."""
         begins = self._runs.put(first, end, status)
-        state = self.state(status)
+        state = _STATES[status.stored][status.visible_at_ms <= self.time_ms]
         self.counts[state] += end - first
         if status.receive_count >= self.max_deliveries and self.is_exhausted(status):
             self.exhausted_count += end - first
@@ -112,7 +111,7 @@ class MessageRuns:
         """Remove messages and return them."""
         pieces = self._runs.cut(first, end)
         for piece_first, piece_end, status in pieces:
-            state = self.state(status)
+            state = _STATES[status.stored][status.visible_at_ms <= self.time_ms]
             self.counts[state] -= piece_end - piece_first
             if status.receive_count >= self.max_deliveries and self.is_exhausted(status):
                 self.exhausted_count -= piece_end - piece_first

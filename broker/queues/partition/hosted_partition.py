@@ -29,7 +29,6 @@ from tidelog.broker.queues.partition.source_records import (
     Reading,
     SourceRecords,
     Unpacking,
-    needs_all_records,
 )
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervisor import start_supervised
@@ -48,7 +47,7 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.produce import AckLevel
-from tidelog.wire.messages.queue_journal import BackgroundWork, Received
+from tidelog.wire.messages.queue_journal import BackgroundWork, JournalFrame, Received
 
 Reply = TypeVar("Reply")
 
@@ -112,7 +111,11 @@ class HostedPartition:
         config = view.config(journal.number)
         self.core = QueuePartition(config, receipts, order_for(config))
         self.records = SourceRecords(
-            context.partitions, context.reader, view.source_id, number=journal.number
+            context.partitions,
+            context.reader,
+            view.source_id,
+            number=journal.number,
+            needs_all=bool(config.priority_weights) or config.fair_delivery,
         )
         self._context = context
         self._clock = context.env.clock
@@ -332,7 +335,9 @@ class HostedPartition:
         if entries:
             had_moves = self.has_moves
             state = self.core.state
-            for frame in outcome.frames:
+            is_short = len(entries) == 1  # As `frames`, which takes a call more.
+            frames = [JournalFrame(outcome.now_ms, [*entries])] if is_short else outcome.frames
+            for frame in frames:
                 try:
                     state.apply(frame)
                 except BaseException:
@@ -532,7 +537,7 @@ class HostedPartition:
 
         while True:
             is_behind = state.unreceived.end < source.high_watermark
-            wants_more = is_behind and (not has_enough() or needs_all_records(core.config))
+            wants_more = is_behind and (records.needs_all or not has_enough())
             # Damage that was found may be gone, with the records.
             if wants_more or records.damage is not None:
                 yield from records.feed(core, has_enough)

@@ -35,7 +35,6 @@ from tidelog.wire.batch.record_batch import (
     Columns,
     parse_header,
 )
-from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     CorruptRecordError,
@@ -211,9 +210,20 @@ class SourceRecords:
     """The records of one partition, as its queue uses them."""
 
     def __init__(
-        self, partitions: ReplicaManager, reader: SliceReader, topic_id: bytes, *, number: int
+        self,
+        partitions: ReplicaManager,
+        reader: SliceReader,
+        topic_id: bytes,
+        *,
+        number: int,
+        needs_all: bool = False,
     ) -> None:
-        """Read from the replica in `partitions`, whether or not it is led here."""
+        """Read from the replica in `partitions`, whether or not it is led here.
+
+        `needs_all` says that the order of the queue needs all records, however many messages are
+        known.
+        """
+        self.needs_all = needs_all
         self._partitions = partitions
         self._reader = reader
         self._topic_id = topic_id
@@ -246,15 +256,14 @@ class SourceRecords:
 
         Args:
             core: The queue; it may change during a load.
-            is_enough: Returns whether to stop before the end. With priorities or fair delivery it
-                is not called: the order needs all records.
+            is_enough: Returns whether to stop before the end; it is not called if the order needs
+                all records.
 
         Raises:
             LogOfflineError: The disk failed.
             LeaderNotAvailableError: This broker has no replica.
         """
         config = core.config
-        needs_all = needs_all_records(config)
         decodes_all = config.is_fifo or config.fair_delivery
         steps = batch_count = 0
         self.damage = None
@@ -262,7 +271,7 @@ class SourceRecords:
             partition = self.partition()
             high_watermark = partition.high_watermark
             first = core.state.records_from
-            if first >= high_watermark or (not needs_all and is_enough()):
+            if first >= high_watermark or (not self.needs_all and is_enough()):
                 return
             steps += 1
             if steps == _STEPS_AT_ONCE or batch_count >= _BATCHES_AT_ONCE:
@@ -637,11 +646,6 @@ class SourceRecords:
             size += length
             pieces.append(piece)
         return size, pieces
-
-
-def needs_all_records(config: QueueConfig) -> bool:
-    """Return whether the order needs all records, however many messages are known."""
-    return bool(config.priority_weights) or config.fair_delivery
 
 
 def _opened_max(max_bytes: int) -> int:

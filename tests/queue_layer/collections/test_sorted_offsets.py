@@ -22,8 +22,8 @@ def test_the_offsets_match_a_set(changes: list[int], first: int, end: int) -> No
                 model.remove(offset)
                 offsets.remove(offset)
             else:
+                assert offsets.add(offset) == max((o for o in model if o < offset), default=None)
                 model.add(offset)
-                offsets.add(offset)
             assert list(offsets) == sorted(model)
 
         assert offsets.first == min(model, default=None)

@@ -34,7 +34,7 @@ from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, Fif
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.queue_partition import QueuePartition
-from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
+from tidelog.queue_layer.state.message_state import SnapshotState
 from tidelog.queue_layer.state.pending_dead_letters import PendingDeadLetters
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.config.queue_config import QueueConfig
@@ -100,7 +100,7 @@ def _no_refusal(*_: object, **__: object) -> None:
     """Refuse no request."""
 
 
-_refusal_of_open = settle._refusal_of_open
+_refusal = settle._refusal
 
 
 def _fresh_is_done(state: QueueState, first: int, end: int) -> Iterator[Any]:
@@ -112,9 +112,11 @@ def _fresh_is_done(state: QueueState, first: int, end: int) -> Iterator[Any]:
 _pieces = settle._pieces
 
 
-def _refuse_later(state: QueueState, config: QueueConfig, status: MessageStatus, **by: Any) -> Any:  # noqa: ANN401  (passed on)
-    is_held = status.stored is SnapshotState.IN_FLIGHT and status.visible_at_ms > state.time_ms
-    return None if is_held else _refusal_of_open(state, config, status, **by)
+def _refuse_later(state: QueueState, *args: Any, **by: Any) -> Any:  # noqa: ANN401  (passed on)
+    _, status = args
+    is_in_flight = status is not None and status.stored is SnapshotState.IN_FLIGHT
+    is_held = is_in_flight and status.visible_at_ms > state.time_ms
+    return None if is_held else _refusal(state, *args, **by)
 
 
 def _snapshot_but_one(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
@@ -306,12 +308,12 @@ MUTATIONS: Final = (
     Mutation(
         "any-receipt",
         "a void receipt settles another worker's delivery",
-        (settle, "_refusal_of_open", _no_refusal),
+        (settle, "_refusal_of_ended", _no_refusal),
     ),
     Mutation(
         "stale-extends-what-is-held",
         "a message in flight is settled with an earlier receipt",
-        (settle, "_refusal_of_open", _refuse_later),
+        (settle, "_refusal", _refuse_later),
     ),
     Mutation(
         "snapshot-forgets-a-run",
