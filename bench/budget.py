@@ -34,8 +34,8 @@ class Cost:
 
 BUDGET: Final = {
     "send": Cost(broker=116, client=152, turns=1.15),
-    "receive": Cost(broker=197, client=137, turns=1.1),
-    "delete": Cost(broker=172, client=105, turns=1.2),
+    "receive": Cost(broker=183, client=137, turns=1.1),
+    "delete": Cost(broker=159, client=105, turns=1.2),
     "work": Cost(broker=65, client=150, turns=0.7),
     "flow": Cost(broker=830, client=590, turns=6.5),
     "produce": Cost(broker=111, client=135, turns=1.1),
