@@ -13,7 +13,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.metadata.broker_delta import Key
 
-_HELD_S: Final = 30.0
+HELD_S: Final = 30.0
 """Time in seconds for which a batch is held; then it is lost, as for a partition without leader."""
 _HELD_BYTES_MAX: Final = 8 << 20
 """Bytes of all held batches; more are lost."""
@@ -78,7 +78,7 @@ class HeldBatches:
         held = _HeldBatch(self, key, bytearray(batch), append=append)
         self._waiting.setdefault(key, {})[held] = None
         self.size_bytes += size
-        self._purgatory.add(held, trio.current_time() + _HELD_S)
+        self._purgatory.add(held, trio.current_time() + HELD_S)
         return True
 
     def drop(self, held: _HeldBatch) -> None:

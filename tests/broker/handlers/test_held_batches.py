@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tidelog.broker.handlers import held_batches
 from tidelog.broker.handlers.held_batches import HeldBatches
@@ -28,14 +29,15 @@ def ignore(batch: memoryview) -> None:
     del batch
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_batch_is_lost_when_its_log_stays_closed() -> None:
+async def test_a_batch_is_lost_when_its_log_stays_closed(mock_clock: MockClock) -> None:
     purgatory = Purgatory()
     held = HeldBatches(Logs(), purgatory)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(purgatory.run)
         assert held.hold(KEY, memoryview(b"lost"), ignore)
-        await trio.sleep(held_batches._HELD_S + 1)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(held_batches.HELD_S)
+        await wait_all_tasks_blocked()
 
         assert (len(purgatory), held.size_bytes) == (0, 0)
         nursery.cancel_scope.cancel()
