@@ -364,6 +364,7 @@ class Fetcher:
                 if batch is not None:
                     return batch
                 if self._is_done(until, ends):
+                    await trio.lowlevel.checkpoint()
                     return None
                 wake_at = self._next_wake(self._now())
             waiter = ParkedTask()

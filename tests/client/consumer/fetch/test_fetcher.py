@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from tests.client.clients import orders_client
@@ -216,3 +217,16 @@ async def test_a_partition_that_was_staged_with_an_epoch_is_compared_from_its_st
         batch = await reader.take(None)
         assert batch is not None
         assert batch.base_offset == 1
+
+
+async def test_a_read_that_finds_its_end_reached_lets_other_tasks_run(
+    autojump_clock: MockClock,
+) -> None:
+    """A program that asks again and again must not stop all others."""
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([SECOND])
+        ends = {SECOND: 3}
+        assert [record.offset async for record in reader.records(ends)] == [0, 1, 2]
+
+        with trio.testing.assert_checkpoints():
+            assert await reader.take(ends) is None
