@@ -42,7 +42,7 @@ BUDGET: Final = {
     "fetch": Cost(broker=122, client=258, turns=2.1),
     "tail": Cost(broker=310, client=430, turns=3.9),
     "commit": Cost(broker=355, client=217, turns=2.1),
-    "staged": Cost(broker=1096, client=909, turns=7.35),
+    "staged": Cost(broker=856, client=907, turns=7.35),
 }
 """The budget of each kind of request, on Python `COUNTED_ON`."""
 COUNTED_ON: Final = (3, 11)

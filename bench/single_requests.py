@@ -28,6 +28,7 @@ _BATCH_VALUE: Final = b"." * 8_000
 SETTINGS: Final = {"group_initial_rebalance_delay_ms": "0", "http_listen": ""}
 """Settings of the broker: a group does not wait for further members; metrics are off."""
 
+_LOOK_S: Final = 0.1
 Run = Callable[[], Awaitable[list[float]]]
 """Makes the calls; returns the time before the first one, and after each."""
 Kind = Callable[[tidelog.Client, int], AbstractAsyncContextManager[Run]]
@@ -37,7 +38,12 @@ Kind = Callable[[tidelog.Client, int], AbstractAsyncContextManager[Run]]
 async def create_all(
     client: tidelog.Client, durability: str = "replicated", *, partitions: int = 1
 ) -> None:
-    """Create a queue with some partitions, and topics with one."""
+    """Create a queue with some partitions, and topics with one, when the cluster has its level."""
+    while True:
+        features = await client.admin.describe_features()
+        if features.level == features.newest_level:
+            break
+        await trio.sleep(_LOOK_S)
     config = {"durability": durability}
     await client.admin.create_queue(_QUEUE, partitions=partitions, topic_config=config)
     for name in (_TOPIC, _OUTPUT):
