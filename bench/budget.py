@@ -34,6 +34,7 @@ class Cost:
 
 BUDGET: Final = {
     "send": Cost(broker=116, client=152, turns=1.15),
+    "fifo": Cost(broker=195, client=209, turns=1.15),
     "receive": Cost(broker=183, client=137, turns=1.1),
     "delete": Cost(broker=159, client=105, turns=1.2),
     "work": Cost(broker=65, client=150, turns=0.7),

@@ -16,6 +16,7 @@ import tidelog
 
 VALUE: Final = b"." * 100
 _QUEUE: Final = "single-queue"
+_FIFO_QUEUE: Final = "single-fifo-queue"
 _TOPIC: Final = "single-topic"
 _OUTPUT: Final = "single-output"
 _WAIT_S: Final = 5.0
@@ -38,7 +39,7 @@ Kind = Callable[[tidelog.Client, int], AbstractAsyncContextManager[Run]]
 async def create_all(
     client: tidelog.Client, durability: str = "replicated", *, partitions: int = 1
 ) -> None:
-    """Create a queue with some partitions, and topics with one, when the cluster has its level."""
+    """Create queues with some partitions, and topics with one, when the cluster has its level."""
     while True:
         features = await client.admin.describe_features()
         if features.level == features.newest_level:
@@ -46,6 +47,9 @@ async def create_all(
         await trio.sleep(_LOOK_S)
     config = {"durability": durability}
     await client.admin.create_queue(_QUEUE, partitions=partitions, topic_config=config)
+    await client.admin.create_queue(
+        _FIFO_QUEUE, partitions=partitions, fifo=True, topic_config=config
+    )
     for name in (_TOPIC, _OUTPUT):
         await client.admin.create_topic(name, partitions=1, durability=durability)
 
@@ -63,6 +67,22 @@ async def _sending(client: tidelog.Client, count: int) -> AsyncGenerator[Run]:
 
     yield run
     await queue.delete_batch(await _received(queue, count))
+
+
+@asynccontextmanager
+async def _sending_in_order(client: tidelog.Client, count: int) -> AsyncGenerator[Run]:
+    queue = client.queue(_FIFO_QUEUE)
+    await queue.send(VALUE, group=b"group")  # Obtains a producer id.
+
+    async def run() -> list[float]:
+        times = [perf_counter()]
+        for _ in range(count):
+            await queue.send(VALUE, group=b"group")
+            times.append(perf_counter())
+        return times
+
+    yield run
+    await queue.purge()
 
 
 async def _received(queue: tidelog.Queue, count: int) -> list[tidelog.Message]:
@@ -271,6 +291,7 @@ async def _staging(client: tidelog.Client, count: int) -> AsyncGenerator[Run]:
 
 KINDS: Final[dict[str, Kind]] = {
     "send": _sending,
+    "fifo": _sending_in_order,
     "receive": _receiving,
     "delete": _deleting,
     "work": _working,
@@ -283,6 +304,7 @@ KINDS: Final[dict[str, Kind]] = {
 }
 WHAT: Final = {
     "send": "a message is sent",
+    "fifo": "a message is sent to a FIFO queue",
     "receive": "a message is received",
     "delete": "a message is deleted",
     "work": "a message of a backlog is received and deleted by queue.work with one worker",

@@ -1,19 +1,26 @@
 """Sender for queues whose brokers inspect each message: FIFO queues, and those with a send rate.
 
-Shell: owns a task for each partition with messages to send. One request is in flight for a
-partition at a time, and messages that arrive meanwhile share the next one. So requests grow by
-themselves under load, and order needs no more than that. A request whose reply was lost is repeated
-unchanged, under the same sequence, until its outcome is known.
+Shell. One request is in flight for a partition at a time, and messages that arrive meanwhile share
+the next one. So requests grow by themselves under load, and order needs no more than that. A
+request whose reply was lost is repeated unchanged, under the same sequence, until its outcome is
+known.
+
+A call that is alone sends its messages in its own task. A task of the client takes over what is
+left when that call has its results or is cancelled. Where calls share requests, it sends from the
+start.
 """
 
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, final
 
 import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.config import ProducerConfig
@@ -73,13 +80,14 @@ class _Call:
 
     results: list[Receipt | TidelogError | None]
     open_count: int
-    is_done: trio.Event = field(default_factory=trio.Event)
+    waiter: ParkedTask | None = None
+    """Woken when all results are there, if another task sends."""
 
     def settle(self, place: int, result: Receipt | TidelogError) -> None:
         self.results[place] = result
         self.open_count -= 1
-        if not self.open_count:
-            self.is_done.set()
+        if not self.open_count and self.waiter is not None:
+            self.waiter.wake()
 
 
 @final
@@ -95,25 +103,6 @@ class _PendingMessage:
 
 @final
 @dataclass(eq=False, slots=True)
-class _PartitionStream:
-    """Messages for one partition, in order."""
-
-    partition: int
-    waiting: deque[_PendingMessage] = field(default_factory=deque[_PendingMessage])
-    is_running: bool = False
-    identity: InitProducerReply | None = None
-    next_sequence: int = 0
-
-    def is_forgotten(self, error: TidelogError) -> bool:
-        """Return whether an error means that the broker has lost the state of this stream."""
-        is_unknown = (
-            isinstance(error, OutOfOrderSequenceError) and error.detail("expected_sequence") == 0
-        )
-        return is_unknown and self.next_sequence > 0
-
-
-@final
-@dataclass(eq=False, slots=True)
 class _Request:
     """Messages of one batch, and their outcome so far."""
 
@@ -122,6 +111,54 @@ class _Request:
     batch: bytearray
     is_ambiguous: bool = False
     """Whether the messages may be appended."""
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _PartitionStream:
+    """Messages for one partition, in order."""
+
+    partition: int
+    waiting: deque[_PendingMessage] = field(default_factory=deque[_PendingMessage])
+    batches: deque[list[_PendingMessage]] = field(default_factory=deque[list[_PendingMessage]])
+    """Messages of the next requests; those of the first one may be on their way."""
+    request: _Request | None = None
+    """Request of the first of these, as soon as it was made."""
+    is_running: bool = False
+    was_shared: bool = False
+    """Whether several calls had messages in the last batch: then others probably come in this turn
+    of the loop."""
+    resumes_at: float = -math.inf
+    """Time in trio's seconds before which no request is sent, because the broker throttles."""
+    identity: InitProducerReply | None = None
+    next_sequence: int = 0
+
+    def next_batch(self) -> list[_PendingMessage] | None:
+        """Return the messages of the next request, `None` if there are none."""
+        if self.batches:
+            return self.batches[0]
+        if not self.waiting:
+            return None
+        messages, size = [self.waiting.popleft()], 0
+        while self.waiting:
+            size += messages[-1].record.size
+            if size + self.waiting[0].record.size > _BATCH_BYTES:
+                break
+            messages.append(self.waiting.popleft())
+        self.batches.append(messages)
+        return messages
+
+    def end_batch(self) -> None:
+        """Drop the first batch, whose outcome is known."""
+        self.request = None
+        self.batches.popleft()
+
+    def is_forgotten(self, error: TidelogError) -> bool:
+        """Return whether an error means that the broker has lost the state of this stream."""
+        is_unknown = (
+            isinstance(error, OutOfOrderSequenceError) and error.detail("expected_sequence") == 0
+        )
+        return is_unknown and self.next_sequence > 0
 
 
 @final
@@ -148,7 +185,27 @@ class OrderedSender:
         call = _Call([None] * len(records), len(records))
         if not records:
             return []
-        deadline = trio.current_time() + self._delivery_timeout
+        tasks = self._cluster.tasks
+        tasks.require_open()
+        streams = self._put(queue, records, call)
+        idle = [stream for stream in streams if not stream.is_running]
+        for stream in idle:
+            stream.is_running = True
+        if len(streams) == len(idle) == 1 and not idle[0].was_shared:
+            await tasks.until_closed(partial(self._run_until_done, idle[0], call))
+        else:
+            for stream in idle:
+                tasks.start_soon(self._run, stream)
+        if call.open_count:
+            call.waiter = ParkedTask()
+            await tasks.park(call.waiter)
+        return [result for result in call.results if result is not None]
+
+    def _put(
+        self, queue: QueueDescription, records: Sequence[ProducerRecord], call: _Call
+    ) -> Collection[_PartitionStream]:
+        """Enqueue the records of a call; return the streams of their partitions."""
+        deadline = self._cluster.counters.now() + self._delivery_timeout
         self._sticky = (self._sticky + 1) % len(queue.partitions)
         streams: dict[int, _PartitionStream] = {}
         for place, record in enumerate(records):
@@ -161,46 +218,54 @@ class OrderedSender:
                 partition, _PartitionStream(partition)
             )
             stream.waiting.append(_PendingMessage(record, call, place, deadline))
-        for stream in streams.values():
-            if not stream.is_running:
-                stream.is_running = True
-                self._cluster.tasks.start_soon(self._run, stream)
-        await self._cluster.tasks.wait(call.is_done)
-        return [result for result in call.results if result is not None]
+        return streams.values()
+
+    async def _run_until_done(self, stream: _PartitionStream, call: _Call) -> None:
+        """Send messages in the task of a call, until it has its results."""
+        try:
+            while call.open_count and (messages := stream.next_batch()):
+                await self._send(stream, messages)
+        finally:
+            is_idle = not (stream.batches or stream.waiting)
+            stream.is_running = not is_idle and self._cluster.tasks.start_soon(self._run, stream)
 
     async def _run(self, stream: _PartitionStream) -> None:
+        """Send all messages in a task."""
         try:
-            while stream.waiting:
-                messages, size = [stream.waiting.popleft()], 0
-                while stream.waiting:
-                    size += messages[-1].record.size
-                    if size + stream.waiting[0].record.size > _BATCH_BYTES:
-                        break
-                    messages.append(stream.waiting.popleft())
+            while messages := stream.next_batch():
                 await self._send(stream, messages)
         finally:
             stream.is_running = False
 
     async def _send(self, stream: _PartitionStream, messages: list[_PendingMessage]) -> None:
-        """Send the messages of one batch, until their outcome is known."""
+        """Send the messages of the first batch, until their outcome is known.
+
+        If cancelled, another call goes on.
+        """
+        if stream.resumes_at > self._cluster.counters.now():
+            await trio.sleep_until(stream.resumes_at)
         try:
             reply = await self._deliver(stream, messages)
         except InvalidRequestError as error:
+            stream.end_batch()
             if len(messages) == 1:
                 _fail(messages, error)
                 return
             # The leader refuses a batch for one of its messages; the others are not at fault.
             middle = len(messages) // 2
-            await self._send(stream, messages[:middle])
-            await self._send(stream, messages[middle:])
+            stream.batches.extendleft([messages[middle:], messages[:middle]])
         except TidelogError as error:
+            stream.end_batch()
             _fail(messages, error)
         else:
+            stream.end_batch()
+            stream.was_shared = messages[0].call is not messages[-1].call
             stream.next_sequence += len(messages) - len(reply.duplicates)
             _settle(stream.partition, messages, reply)
-            throttled_s = min(reply.throttle_ms / 1000, self._cluster.config.request_timeout)
-            self._counters.throttled_s += throttled_s
-            await trio.sleep(throttled_s)
+            if reply.throttle_ms:
+                throttled_s = min(reply.throttle_ms / 1000, self._cluster.config.request_timeout)
+                self._counters.throttled_s += throttled_s
+                stream.resumes_at = self._cluster.counters.now() + throttled_s
 
     async def _deliver(
         self, stream: _PartitionStream, messages: list[_PendingMessage]
@@ -210,22 +275,22 @@ class OrderedSender:
         Raises:
             TidelogError: They were refused, or their outcome is not known in time.
         """
-        request: _Request | None = None
         failure_count = 0
         while True:
+            request = stream.request
             try:
                 queue = await self._queue_metadata.find(self._name)
                 if request is None or request.queue.queue_id != queue.queue_id:
                     _require_known(request)
-                    request = _Request(
-                        messages, queue, await self._encoded(stream, messages, queue)
-                    )
+                    request = stream.request = None
+                    batch = await self._encoded(stream, messages, queue)
+                    request = stream.request = _Request(messages, queue, batch)
                 return await self._ask(stream.partition, request)
             except TidelogError as error:
                 failure_count += 1
                 is_ambiguous = request is not None and request.is_ambiguous
                 if stream.is_forgotten(error) and not is_ambiguous:
-                    stream.identity = request = None
+                    stream.identity = stream.request = None
                     continue
                 delay = self._delay(error, failure_count)
                 is_late = trio.current_time() + (delay or 0) >= messages[0].deadline

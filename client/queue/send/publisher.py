@@ -134,7 +134,7 @@ class QueuePublisher:
     async def _send(
         self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX
     ) -> list[Receipt | TidelogError]:
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         now_ms = self._cluster.env.clock.now_ms()
         description, results = await self._checked(messages)
         topic, is_fifo = description.topic, description.is_fifo

@@ -15,7 +15,9 @@ from tests.client.clients import client_of
 from tests.client.fake_cluster import fronted_client
 from tests.client.queue_fixture import drain, lead, made, queue_of, values, work_queue
 from tidelog.client.client import Client
+from tidelog.client.errors import ClosedError
 from tidelog.client.producer.producer_record import ProducerRecord
+from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.send.message_fields import OutgoingMessage
@@ -105,6 +107,77 @@ async def test_concurrent_fifo_sends_share_requests(
 
         assert len(found) == 300
         assert cluster.fronts[1].asked.count(api.SEND) <= 20  # type: ignore[arg-type]
+
+
+async def test_tasks_that_send_again_and_again_share_requests(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,), fifo=True) as (queue, cluster):
+
+        async def send() -> None:
+            for number in range(20):
+                await queue.send(b"%d" % number, group=b"g")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(send)
+        assert len(await all_of(queue)) == 1000
+        assert cluster.fronts[1].asked.count(api.SEND) <= 30  # type: ignore[arg-type]
+
+
+async def test_messages_of_a_cancelled_call_are_sent_before_later_ones(
+    autojump_clock: MockClock,
+) -> None:
+    """Calls beside it, which wait for their turn, get their receipts."""
+    async with queue_of(autojump_clock, (1,), fifo=True) as (queue, cluster):
+        await queue.send(b"before", group=b"g")
+        receipts: list[Receipt] = []
+
+        async def send(value: bytes) -> None:
+            receipts.append(await queue.send(value, group=b"g"))
+
+        async def send_and_be_cancelled() -> None:
+            with cancelled:
+                await send(b"cancelled")
+
+        cluster.fronts[1].lost_count = 2
+        cancelled = trio.CancelScope()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_and_be_cancelled)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(send, b"after")
+            await trio.testing.wait_all_tasks_blocked()
+            cancelled.cancel()
+
+        assert len(receipts) == 1
+        assert values(await all_of(queue)) == [b"before", b"cancelled", b"after"]
+
+
+async def test_a_send_rate_delays_the_next_message_and_not_the_call(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), send_rate="1") as (queue, _):
+        times: list[float] = []
+        for _ in range(4):
+            await queue.send(b"x")
+            times.append(trio.current_time())
+        assert times[-1] - times[0] > 1
+        assert len(await all_of(queue)) == 4
+
+
+async def test_a_send_ends_when_the_client_is_closed(autojump_clock: MockClock) -> None:
+    async with (
+        queue_of(autojump_clock, (1,), fifo=True) as (_, cluster),
+        trio.open_nursery() as nursery,
+    ):
+
+        async def send(client: Client) -> None:
+            with pytest.raises(ClosedError):
+                await client.queue("work").send(b"x", group=b"g")
+
+        async with fronted_client(cluster, (1,)) as client:
+            await client.queue("work").send(b"before", group=b"g")
+            cluster.fronts[1].lost_count = 1_000
+            nursery.start_soon(send, client)
+            await trio.testing.wait_all_tasks_blocked()
 
 
 async def test_consecutive_batches_of_a_group_stay_in_order(
