@@ -164,9 +164,9 @@ class FetchState:
         return list(self._unplaced)
 
     @property
-    def has_records(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether records or errors wait to be taken."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._unplaced)
 
     def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
         """Read exactly these partitions; those that were read before keep their position."""

@@ -346,7 +346,7 @@ class Fetcher:
         return batch
 
     async def _take(self, until: Until | None) -> RecordBatch | None:
-        if self._fetch_state.has_records:
+        if self._fetch_state.is_ready or self.failure is not None or not self._is_open:
             await trio.lowlevel.checkpoint()
         else:  # The wait for records is the checkpoint.
             await trio.lowlevel.checkpoint_if_cancelled()

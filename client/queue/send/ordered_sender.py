@@ -257,6 +257,7 @@ class OrderedSender:
         except TidelogError as error:
             stream.end_batch()
             _fail(messages, error)
+            await trio.lowlevel.checkpoint()  # No request may have been sent.
         else:
             stream.end_batch()
             stream.was_shared = messages[0].call is not messages[-1].call

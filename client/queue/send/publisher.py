@@ -164,6 +164,7 @@ class QueuePublisher:
         self, description: QueueDescription, records: list[ProducerRecord]
     ) -> list[Receipt | TidelogError]:
         if not records:
+            await trio.lowlevel.checkpoint()
             return []
         if looks_at_messages(description):
             return await self._ordered_sender().send(description, records)

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from tests.client.clients import orders_client
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetcher import Fetcher
+from tidelog.client.errors import ClosedError
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import LogTruncatedError, PartitionNotOwnedError
 
@@ -230,3 +231,13 @@ async def test_a_read_that_finds_its_end_reached_lets_other_tasks_run(
 
         with trio.testing.assert_checkpoints():
             assert await reader.take(ends) is None
+
+
+async def test_a_read_that_fails_at_once_lets_other_tasks_run(autojump_clock: MockClock) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.failure = ValueError("the group has failed")
+        with trio.testing.assert_checkpoints(), pytest.raises(ValueError, match="has failed"):
+            await reader.take(None)
+        reader.close()
+        with trio.testing.assert_checkpoints(), pytest.raises(ClosedError):
+            await reader.take(None)

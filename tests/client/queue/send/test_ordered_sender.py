@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from tests.broker.world import World
@@ -161,6 +162,14 @@ async def test_a_send_rate_delays_the_next_message_and_not_the_call(
             times.append(trio.current_time())
         assert times[-1] - times[0] > 1
         assert len(await all_of(queue)) == 4
+
+
+@pytest.mark.parametrize("fifo", [True, False])
+async def test_an_empty_batch_lets_other_tasks_run(autojump_clock: MockClock, fifo: bool) -> None:
+    async with work_queue(autojump_clock, fifo=fifo) as (_, queue):
+        await queue.send(b"x", group=b"g")
+        with trio.testing.assert_checkpoints():
+            assert await queue.send_batch([]) == []
 
 
 async def test_a_send_ends_when_the_client_is_closed(autojump_clock: MockClock) -> None:
