@@ -98,7 +98,7 @@ class QueuePublisher:
             return await self._send_traced(tracing, given)
         context = context or ()
         results = None
-        if given and is_plain(given):
+        if is_plain(given):
             await trio.lowlevel.checkpoint_if_cancelled()
             description = self._queue_metadata.known(self._calls.name)
             if description is None:
@@ -134,10 +134,7 @@ class QueuePublisher:
     async def _send(
         self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX
     ) -> list[Receipt | TidelogError]:
-        if messages:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:  # There is nothing to wait for later.
-            await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         now_ms = self._cluster.env.clock.now_ms()
         description, results = await self._checked(messages)
         topic, is_fifo = description.topic, description.is_fifo

@@ -152,17 +152,6 @@ async def test_messages_of_a_cancelled_call_are_sent_before_later_ones(
         assert values(await all_of(queue)) == [b"before", b"cancelled", b"after"]
 
 
-@pytest.mark.parametrize("is_fifo", [False, True])
-async def test_an_empty_batch_lets_other_tasks_run(
-    autojump_clock: MockClock, is_fifo: bool
-) -> None:
-    """A program may send what it has again and again, also when that is nothing."""
-    async with work_queue(autojump_clock, fifo=is_fifo) as (_, queue):
-        await queue.send_batch([])
-        with trio.testing.assert_checkpoints():
-            assert await queue.send_batch([]) == []
-
-
 async def test_a_send_rate_delays_the_next_message_and_not_the_call(
     autojump_clock: MockClock,
 ) -> None:
