@@ -136,8 +136,9 @@ class _EventsOf:
         elected: dict[_Election, list[tuple[str, int]]] = {}
         offline: dict[int | None, list[tuple[str, int]]] = {}
         single: list[LogEvent] = []
-        known: dict[tuple[int, int], tuple[_Election, dict[str, object]]] = {}
-        """Elections, by the ids of partitions before and after them: equal ones are few objects."""
+        known: dict[tuple[int, int], tuple[list[tuple[str, int]], dict[str, object]]] = {}
+        """Places of an election and fields of its events, by the ids of partitions before and
+        after it: equal ones are few objects."""
         for topic, number, before, after in transitions:
             if after.leader == before.leader:
                 continue
@@ -147,9 +148,10 @@ class _EventsOf:
             case = (id(before), id(after))
             if case not in known:
                 election = self._election(before, after, after.leader)
-                known[case] = (election, _fields_of(election, before, after))
-            election, fields = known[case]
-            elected.setdefault(election, []).append((topic, number))
+                fields = _fields_of(election, before, after)
+                known[case] = (elected.setdefault(election, []), fields)
+            found, fields = known[case]
+            found.append((topic, number))
             fields = {"topic": topic, "partition": number, **fields}
             single.append(LogEvent("leader_elected", "debug", fields))
         events = [
@@ -243,10 +245,11 @@ def _isr_changes(transitions: Iterable[_Transition]) -> list[LogEvent]:
 
 def _isr_event(name: str, node_id: int, found: Sequence[_Transition]) -> LogEvent:
     under_replicated = [each for each in found if _is_under_replicated(each.after)]
-    first = (under_replicated or found)[0]
+    shown = under_replicated or found
+    first = shown[0]
     fields = {
         "node_id": node_id,
-        **places([(each.topic, each.number) for each in under_replicated or found]),
+        **places([(each.topic, each.number) for each in shown[:NAMED_MAX]], len(shown)),
         "count": len(found),
         "under_replicated_count": len(under_replicated),
         "in_sync_replicas": list(first.after.in_sync_replicas),
