@@ -16,7 +16,7 @@ _ROOM: Final = 0.05
 """Share of a measured cost by which its budget is higher."""
 _CROSSING: Final = ("work", "flow", "tail")
 """Kinds whose requests and replies can cross, so that their costs vary."""
-_MORE: Final = 0.25
+_MORE: Final = 0.15
 """Further room for these."""
 
 
@@ -37,11 +37,11 @@ BUDGET: Final = {
     "fifo": Cost(broker=195, client=209, turns=1.15),
     "receive": Cost(broker=183, client=137, turns=1.1),
     "delete": Cost(broker=159, client=105, turns=1.2),
-    "work": Cost(broker=65, client=150, turns=0.7),
-    "flow": Cost(broker=830, client=590, turns=6.5),
+    "work": Cost(broker=55, client=130, turns=0.7),
+    "flow": Cost(broker=530, client=490, turns=4.6),
     "produce": Cost(broker=111, client=135, turns=1.1),
     "fetch": Cost(broker=122, client=258, turns=2.1),
-    "tail": Cost(broker=310, client=430, turns=3.9),
+    "tail": Cost(broker=255, client=375, turns=3.6),
     "commit": Cost(broker=355, client=217, turns=2.1),
     "staged": Cost(broker=856, client=907, turns=7.35),
 }

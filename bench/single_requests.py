@@ -18,6 +18,8 @@ VALUE: Final = b"." * 100
 _QUEUE: Final = "single-queue"
 _FIFO_QUEUE: Final = "single-fifo-queue"
 _TOPIC: Final = "single-topic"
+_COMMITTED_TOPIC: Final = "single-committed-topic"
+"""Its records are few, so that none arrive while their offsets are committed."""
 _OUTPUT: Final = "single-output"
 _WAIT_S: Final = 5.0
 _NUMBERS: Final = itertools.count(1)
@@ -50,7 +52,7 @@ async def create_all(
     await client.admin.create_queue(
         _FIFO_QUEUE, partitions=partitions, fifo=True, topic_config=config
     )
-    for name in (_TOPIC, _OUTPUT):
+    for name in (_TOPIC, _COMMITTED_TOPIC, _OUTPUT):
         await client.admin.create_topic(name, partitions=1, durability=durability)
 
 
@@ -253,9 +255,9 @@ async def _committing(client: tidelog.Client, count: int) -> AsyncGenerator[Run]
     """Commit offsets of a consumer group."""
     async with client.producer() as producer:
         for _ in range(count):
-            await producer.send(_TOPIC, VALUE)
+            await producer.send(_COMMITTED_TOPIC, VALUE)
     async with client.consumer(
-        _TOPIC,
+        _COMMITTED_TOPIC,
         group_id=f"single-{next(_NUMBERS)}",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -265,7 +267,7 @@ async def _committing(client: tidelog.Client, count: int) -> AsyncGenerator[Run]
         async def run() -> list[float]:
             times = [perf_counter()]
             for number in range(count):
-                await consumer.commit({(_TOPIC, 0): number})
+                await consumer.commit({(_COMMITTED_TOPIC, 0): number})
                 times.append(perf_counter())
             return times
 

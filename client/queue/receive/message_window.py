@@ -305,7 +305,7 @@ class MessageWindow:
                 return None
         options = self._queue.options(layout, wanted, visibility_timeout=self._visibility_timeout)
         self._asked_count += wanted
-        return receiver.along(
+        request, on_outcome = receiver.along(
             options,
             settlements,
             partial(self._arrived, options),
@@ -313,6 +313,7 @@ class MessageWindow:
             node_id=node_queue.node_id,
             connection=connection,
         )
+        return Along(request, on_outcome)
 
     def _arrived(
         self, options: ReceiveOptions, messages: list[Message], error: TidelogError | None

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
-from typing import Final, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 import msgspec
 import trio
@@ -84,8 +84,15 @@ Errors = dict[int, TidelogError]
 """Errors of messages that could not be settled, by index in the caller's list."""
 
 
-Along = tuple[ReceiveRequest, Callable[[Outcome], None]]
-"""A request with settlements, and the callback for its outcome."""
+@final
+class Along(NamedTuple):
+    """A request that settles messages and asks for others."""
+
+    request: ReceiveRequest
+    on_outcome: Callable[[Outcome], None]
+    """Gets the outcome, also that of the settlements."""
+
+
 Behind = Callable[[], bool]
 """Submits a request behind the settlements, in the same write; returns whether it could."""
 
@@ -394,7 +401,7 @@ class QueueSettler:
         for each in self.companions:
             companion = companion or each.along(node_queue, connection, settlements)
         expires_at = self._now() + self._cluster.config.request_timeout
-        on_outcome = companion[1] if isinstance(companion, tuple) else None
+        on_outcome = companion.on_outcome if isinstance(companion, Along) else None
         in_flight = _InFlight(node_queue, connection, alike, expires_at, on_outcome)
         self._in_flight[in_flight] = None
         node_queue.in_flight_count += 1
@@ -402,9 +409,9 @@ class QueueSettler:
             self._is_watching = True
             self._cluster.tasks.start_soon(self._watch)
         on_complete = partial(self._on_complete, in_flight)
-        if isinstance(companion, tuple):
+        if isinstance(companion, Along):
             in_flight.correlation_id = connection.submit(
-                api.RECEIVE, companion[0], on_complete, is_awaited=is_awaited
+                api.RECEIVE, companion.request, on_complete, is_awaited=is_awaited
             )
             return in_flight
         in_flight.correlation_id = connection.submit(
