@@ -15,8 +15,11 @@ from tidelog.coordinator.metadata.broker_delta import Key
 
 HELD_S: Final = 30.0
 """Time in seconds for which a batch is held; then it is lost, as for a partition without leader."""
-_HELD_BYTES_MAX: Final = 8 << 20
-"""Bytes of all held batches; more are lost."""
+_HELD_BYTES_MAX: Final = 32 << 20
+"""Bytes of all held batches; more are lost. One partition gets at most as many as it leaves free,
+so that a log that cannot be opened does not cost others their first records."""
+_BATCH_BYTES: Final = 1_500
+"""Bytes of a held batch besides its own, of its request and the objects here."""
 
 Append = Callable[[memoryview], None]
 """Appends one batch to its partition."""
@@ -60,6 +63,8 @@ class HeldBatches:
         self._partitions = partitions
         self._purgatory = purgatory
         self._waiting: dict[Key, dict[_HeldBatch, None]] = {}
+        self._bytes_of: dict[Key, int] = {}
+        """Bytes of the held batches of each partition in `_waiting`."""
         self.size_bytes = 0
         """Bytes of all held batches."""
         partitions.listeners.append(self._append_all)
@@ -72,22 +77,26 @@ class HeldBatches:
             batch: The batch; it is copied.
             append: Appends it once this broker leads the partition.
         """
-        size = len(batch)
-        if self.size_bytes + size > _HELD_BYTES_MAX or not self._partitions.is_opening(*key):
+        size = len(batch) + _BATCH_BYTES
+        size_of_key = self._bytes_of.get(key, 0) + size
+        has_room = size_of_key <= _HELD_BYTES_MAX - self.size_bytes
+        if not (has_room and self._partitions.is_opening(*key)):
             return False
         held = _HeldBatch(self, key, bytearray(batch), append=append)
         self._waiting.setdefault(key, {})[held] = None
+        self._bytes_of[key] = size_of_key
         self.size_bytes += size
         self._purgatory.add(held, trio.current_time() + HELD_S)
         return True
 
     def drop(self, held: _HeldBatch) -> None:
         """Forget a batch."""
-        batches = self._waiting[held.key]
+        batches, size = self._waiting[held.key], len(held.batch) + _BATCH_BYTES
         del batches[held]
+        self._bytes_of[held.key] -= size
+        self.size_bytes -= size
         if not batches:
-            del self._waiting[held.key]
-        self.size_bytes -= len(held.batch)
+            del self._waiting[held.key], self._bytes_of[held.key]
 
     def _append_all(self, partition: Partition) -> None:
         for held in list(self._waiting.get(partition.key, ())):

@@ -51,10 +51,30 @@ async def test_a_batch_for_an_open_log_is_not_held() -> None:
 
 
 async def test_held_batches_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_batches, "_HELD_BYTES_MAX", 10)
+    monkeypatch.setattr(held_batches, "_BATCH_BYTES", 2)
+    monkeypatch.setattr(held_batches, "_HELD_BYTES_MAX", 26)
     held = HeldBatches(Logs(), Purgatory())
 
     assert held.hold(KEY, memoryview(b"12345678"), ignore)
-    assert not held.hold(KEY, memoryview(b"123"), ignore)
-    assert held.hold(KEY, memoryview(b"12"), ignore)
-    assert held.size_bytes == 10
+    assert not held.hold(KEY, memoryview(b"12345"), ignore), "half of the room is for others"
+    assert held.hold(KEY, memoryview(b"1"), ignore)
+    assert held.size_bytes == 13
+
+
+async def test_held_batches_count_with_the_objects_that_keep_them() -> None:
+    """Each has its request and its place in the purgatory, which are larger than a small batch."""
+    held, batch, count = HeldBatches(Logs(), Purgatory()), memoryview(b"v" * 100), 0
+    while held.hold(KEY, batch, ignore):
+        count += 1
+
+    assert count * (len(batch) + 1_400) <= held_batches._HELD_BYTES_MAX
+
+
+async def test_a_log_that_cannot_be_opened_leaves_room_for_others() -> None:
+    logs, other = Logs(), (b"u" * 16, 0)
+    logs.opening.add(other)
+    held, batch = HeldBatches(logs, Purgatory()), memoryview(bytes(100_000))
+    while held.hold(KEY, batch, ignore):
+        pass
+
+    assert held.hold(other, batch, ignore)
