@@ -501,6 +501,8 @@ class QueueState:
                     self._snapshot.add(entry)
             case SnapshotEnded():
                 self._snapshot_ended(entry)
+            case Received() | Deleted() | Expired():
+                raise AssertionError("`apply` has these cases")
 
     def _seeked(self, entry: Seeked) -> None:
         self.runs.clear()

@@ -114,9 +114,9 @@ _pieces = settle._pieces
 
 def _refuse_later(state: QueueState, *args: Any, **by: Any) -> Any:  # noqa: ANN401  (passed on)
     _, status = args
-    is_in_flight = status is not None and status.stored is SnapshotState.IN_FLIGHT
-    is_held = is_in_flight and status.visible_at_ms > state.time_ms
-    return None if is_held else _refusal(state, *args, **by)
+    if status is not None and status.stored is SnapshotState.IN_FLIGHT:
+        return None if status.visible_at_ms > state.time_ms else _refusal(state, *args, **by)
+    return _refusal(state, *args, **by)
 
 
 def _snapshot_but_one(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
