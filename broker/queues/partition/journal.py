@@ -243,6 +243,8 @@ class Journal:
     def flush(self, *, now_ms: int) -> bool:
         """Append the pending frames; return whether enough bytes were written for a snapshot.
 
+        A waiter whose reply is refused decides meanwhile; then the next flush tells it.
+
         Raises:
             BrokerError: They cannot be written, or only some of them; no waiter was called yet.
         """
@@ -273,7 +275,8 @@ class Journal:
             self._group_commit.appended_lazily(self.partition)
         since = self._bytes_since
         is_early = since > 0 and self._env.buggify("journal snapshot early")
-        return is_early or since > self._snapshot_after
+        is_due = is_early or since > self._snapshot_after
+        return is_due and not self._pending
 
     # -- snapshots ------------------------------------------------------------------------------
 

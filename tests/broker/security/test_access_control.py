@@ -27,6 +27,7 @@ from tests.broker.security.access_world import (
 from tests.broker.world import World, settle
 from tests.wire.memory import at_most_allocated
 from tidelog.broker.server import Broker
+from tidelog.queue_layer.state import snapshots
 from tidelog.wire.errors import (
     ErrorCode,
     NotANodeError,
@@ -419,6 +420,28 @@ async def test_a_parked_receive_gives_its_messages_back_after_a_revocation(
             await waiting.reply()
         received = await admin.ask(api.RECEIVE, ReceiveRequest(queue_id, [0], 1, 1 << 20, 1_000))
         assert [each.runs[0].count for each in received.results] == [1]
+
+
+async def test_messages_that_are_given_back_when_a_snapshot_is_due_stay_in_the_journal(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reply is refused while the journal appends the lease; the return is appended next."""
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 0)
+    async with scene(autojump_clock) as (_, _, admin, alice):
+        queue_id = await create_queue(admin, "work")
+        await grant(admin, "user:alice receive queue work")
+        waiting = submit(alice, api.RECEIVE, ReceiveRequest(queue_id, [0], 1, 1 << 20, 60_000))
+        await settle()
+
+        await revoke(admin, "user:alice receive queue work")
+        batch = batch_of(b"1", producer_id=1, at_ms=0)
+        await submit(admin, api.SEND, SendRequest(queue_id, 0, 1_000), batch).reply()
+
+        with pytest.raises(UnknownQueueError):
+            await waiting.reply()
+        received = await admin.ask(api.RECEIVE, ReceiveRequest(queue_id, [0], 1, 1 << 20, 1_000))
+        assert [each.runs[0].count for each in received.results] == [1]
+        assert not caplog.records, "the partition is not loaded again"
 
 
 async def test_a_role_and_a_rule_for_all_count_as_ones_own(autojump_clock: MockClock) -> None:
