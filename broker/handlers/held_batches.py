@@ -15,7 +15,7 @@ from tidelog.coordinator.metadata.broker_delta import Key
 
 HELD_S: Final = 30.0
 """Time in seconds for which a batch is held; then it is lost, as for a partition without leader."""
-_HELD_BYTES_MAX: Final = 32 << 20
+HELD_BYTES_MAX: Final = 32 << 20
 """Bytes of all held batches; more are lost. One partition gets at most as many as it leaves free,
 so that a log that cannot be opened does not cost others their first records."""
 _BATCH_BYTES: Final = 1_500
@@ -79,7 +79,7 @@ class HeldBatches:
         """
         size = len(batch) + _BATCH_BYTES
         size_of_key = self._bytes_of.get(key, 0) + size
-        has_room = size_of_key <= _HELD_BYTES_MAX - self.size_bytes
+        has_room = size_of_key <= HELD_BYTES_MAX - self.size_bytes
         if not (has_room and self._partitions.is_opening(*key)):
             return False
         held = _HeldBatch(self, key, bytearray(batch), append=append)

@@ -19,7 +19,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[Partition], None]] = []
-        self.opening = {KEY}
+        self.opening: set[tuple[bytes, int]] = {KEY}
 
     def is_opening(self, topic_id: bytes, number: int) -> bool:
         return (topic_id, number) in self.opening
@@ -52,7 +52,7 @@ async def test_a_batch_for_an_open_log_is_not_held() -> None:
 
 async def test_held_batches_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_batches, "_BATCH_BYTES", 2)
-    monkeypatch.setattr(held_batches, "_HELD_BYTES_MAX", 26)
+    monkeypatch.setattr(held_batches, "HELD_BYTES_MAX", 26)
     held = HeldBatches(Logs(), Purgatory())
 
     assert held.hold(KEY, memoryview(b"12345678"), ignore)
@@ -67,7 +67,7 @@ async def test_held_batches_count_with_the_objects_that_keep_them() -> None:
     while held.hold(KEY, batch, ignore):
         count += 1
 
-    assert count * (len(batch) + 1_400) <= held_batches._HELD_BYTES_MAX
+    assert count * (len(batch) + 1_400) <= held_batches.HELD_BYTES_MAX
 
 
 async def test_a_log_that_cannot_be_opened_leaves_room_for_others() -> None:
