@@ -8,6 +8,7 @@ import pytest
 from tests.paths import ROOT
 from tests.simulation.broker.sometimes import FORCED, PROBES, Sometimes
 from tests.simulation.queues.sometimes import FORCED as QUEUES_FORCED
+from tests.simulation.transactions.sometimes import FORCED as TRANSACTIONS_FORCED
 
 PACKAGES = ("broker", "client", "coordinator", "isr", "logstore", "wire")
 SITE = re.compile(r'buggify\("([^"]+)"\)')
@@ -21,7 +22,7 @@ def test_every_buggify_site_is_a_probe_and_unique() -> None:
         for site in SITE.findall(path.read_text(encoding="utf-8"))
     )
 
-    assert sites == dict.fromkeys((*FORCED, *QUEUES_FORCED), 1)
+    assert sites == dict.fromkeys((*FORCED, *QUEUES_FORCED, *TRANSACTIONS_FORCED), 1)
     assert {f"forced: {site}" for site in FORCED} <= PROBES.keys()
 
 

@@ -45,6 +45,7 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
         )
         world.network.set_quality(quality)
         world.observe(observe)
+        world.buggify.site_rate, world.buggify.fire_rate = 0.5, 0.2
         brokers = ThreeBrokers(world, replica_lag_time_max_ms=random.choice((500, 10_000)))
         brokers.start()
         await brokers.serve()
