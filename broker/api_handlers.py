@@ -174,7 +174,7 @@ class ApiHandlers:
         config = self._dynamic_config
         self._nursery.start_soon(self._keys.run, lambda: config().maintenance_interval_ms / 1000)
         queues, groups = self._queue_server(), self._group_coordinator()
-        dispatcher.end_turn = queues.end_turn
+        dispatcher.end_turn, queues.connections = queues.end_turn, dispatcher
         metrics = self._metrics(queues, groups.administration)
         moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
         dispatcher.serve_all({api.LIST_REASSIGNMENTS: Immediate(moves.handle)})

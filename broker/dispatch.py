@@ -177,6 +177,8 @@ class Dispatcher:
         self.end_turn: Callable[[], None] = do_nothing
         """Called by a connection that has handled the received requests of one turn, before it
         sends the replies. It must not raise."""
+        self.is_in_turn = False
+        """Whether a connection handles received requests, and calls `end_turn` after them."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
         self.is_stopping = False

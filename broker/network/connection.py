@@ -388,6 +388,7 @@ class Connection:
         quotas, config = dispatcher.quotas, self._config
         began_at = self.clock() if quotas.turns.is_needed else None
         handled_count = 0
+        dispatcher.is_in_turn = True
         try:
             while not core.decoder.is_empty or self._held is not None or core.is_unproven:
                 if (
@@ -418,7 +419,7 @@ class Connection:
             if handled_count:
                 # Before the flush: replies that are made there leave in the same write.
                 dispatcher.end_turn()
-            self.is_handling = False
+            self.is_handling = dispatcher.is_in_turn = False
             write_buffer.flush()
             if began_at is not None:
                 quotas.turns.took(self.share_key, began_at)

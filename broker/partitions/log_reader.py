@@ -46,7 +46,7 @@ class SliceReader:
 
     def is_cold_file(self, file: File, position: int, length: int) -> bool:
         """Return whether checked bytes of a file must be read from the disk first."""
-        return not file.is_cached(position, length) or self._env.buggify("cold fetch")
+        return not file.is_cached(position, length) or self._env.buggify("cold header")
 
     async def load(self, partition: Partition, part: LogSlice) -> LogSlice:
         """Read a slice from the disk and check it; return its valid part.

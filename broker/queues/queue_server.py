@@ -75,9 +75,24 @@ class NewReceive(MessageWaiter, NewRequest, Protocol):
     """A receive that has not looked for messages yet."""
 
 
+class InTurn(Protocol):
+    """Connections that call `QueueServer.end_turn` after the requests of a turn."""
+
+    is_in_turn: bool
+    """Whether that call follows before other tasks run."""
+
+
+@final
+class _NoConnections:
+    is_in_turn = False
+
+
 @final
 class QueueServer:
     """Finds queue partitions, and serves their events."""
+
+    connections: InTurn = _NoConnections()
+    """The connections that call `end_turn`."""
 
     def __init__(
         self,
@@ -344,7 +359,11 @@ class QueueServer:
     def schedule(self, hosted: HostedPartition) -> None:
         """Schedule a tick for a partition."""
         self._touched[hosted] = None
-        if not self._is_busy:
+        if self._is_busy:
+            return
+        if self.connections.is_in_turn:
+            self.begin_turn()  # A record that arrives is received at the end of its turn.
+        else:
             self._has_work.set()
 
     def schedule_deadline(self, hosted: HostedPartition) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.broker_requests import batch_of, produce
+from tests.broker.broker_requests import batch_of, create_topic, produce
 from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
@@ -22,6 +22,7 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.queues.turns import Turns
 
 FEW = 40
 
@@ -86,6 +87,30 @@ async def test_the_turns_of_many_connections_share_ticks(
         alone, ticks = counts["alone"] - before["alone"], counts["ticks"] - before["ticks"]
         assert turns == 12 * FEW
         assert alone + ticks < 0.8 * turns, "it is random how many connections are busy together"
+
+
+async def test_a_record_is_received_at_the_end_of_its_turn(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks_of_the_task, ticked = 0, Turns.ticked
+
+    def counted(turns: Turns) -> None:
+        nonlocal ticks_of_the_task
+        ticks_of_the_task += 1
+        ticked(turns)
+
+    monkeypatch.setattr(Turns, "ticked", counted)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, durability="replicated")
+        queue = await create_queue(broker)
+        for _ in range(FEW):
+            waiting = submit_receive(client, queue, 1, max_wait_ms=60_000)
+            await let_happen()
+            await produce(client, topic_of(broker), batch_of(b"v"))
+            await settle(client, queue, await received(waiting))
+
+    assert ticks_of_the_task < FEW / 2, "of three turns for each record"
 
 
 async def work(world: World, queue: bytes, count: int) -> None:

@@ -79,9 +79,13 @@ async def _do_not_wait(*_: object) -> None:
     """Skip the wait."""
 
 
-def _newest_state(self: ReplicatedState) -> ClusterState:
-    controller = self._controller
-    return self._image.state if controller is None else controller.state
+_controller_of_this_term: Final = ReplicatedState._controller_of_this_term
+
+
+def _controller_that_is_shown(self: ReplicatedState) -> MetadataStateMachine:
+    controller = _controller_of_this_term(self)
+    self.state = controller.state
+    return controller
 
 
 def _controller_for_ever(self: ReplicatedState) -> MetadataStateMachine:
@@ -215,7 +219,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "image-before-commit",
         "the controller shows its decisions before they are committed",
-        (ReplicatedState, "state", property(_newest_state)),
+        (ReplicatedState, "_controller_of_this_term", _controller_that_is_shown),
     ),
     Mutation(
         "old-controller",

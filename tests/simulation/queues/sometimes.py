@@ -8,6 +8,7 @@ _NOT_WITH_QUEUES: Final = {"group joined"}
 """Probes that runs with queues lack: they have no consumer groups."""
 
 FORCED: Final = {
+    "cold header": "headers of batches in the page cache were read in a thread",
     "journal snapshot early": "a journal got a snapshot that was not due",
 }
 """Rare branches in the code of queues, as in `tests.simulation.broker.sometimes`."""

@@ -112,11 +112,11 @@ def test_slices_of_a_history_have_the_events_of_the_whole(
 def test_deleted_journal_entries_are_data_loss_or_skipped(
     town: SparkFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
     town.client.admin.create_queue(town.topic)
     work_through(town, 10)
     (early,) = planned(town.history())
     town.client.admin.alter_queue(town.topic, set={"history_retention_ms": "0"})
-    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
     work_through(town, 10)
     (late,) = planned(town.history())
     assert late.start > early.start
