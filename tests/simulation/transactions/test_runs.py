@@ -2,7 +2,7 @@
 
 from tests.simulation.transactions.runs import run_transactions
 
-SEED = 3
+SEED = 33
 """A run in which a replica is truncated, and staged records are dropped."""
 
 
