@@ -178,7 +178,7 @@ class Dispatcher:
         """Called by a connection that has handled the received requests of one turn, before it
         sends the replies. It must not raise."""
         self.is_in_turn = False
-        """Whether a connection handles received requests, and calls `end_turn` after them."""
+        """Whether a connection handles received requests, and calls `end_turn` next."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
         self.is_stopping = False

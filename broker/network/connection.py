@@ -416,10 +416,11 @@ class Connection:
                     return True
             return False
         finally:
+            dispatcher.is_in_turn = False
             if handled_count:
                 # Before the flush: replies that are made there leave in the same write.
                 dispatcher.end_turn()
-            self.is_handling = dispatcher.is_in_turn = False
+            self.is_handling = False
             write_buffer.flush()
             if began_at is not None:
                 quotas.turns.took(self.share_key, began_at)
