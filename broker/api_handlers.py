@@ -257,7 +257,11 @@ class ApiHandlers:
 
         def describe(message: MetadataRequest, response: ResponseHandle) -> Steps | None:
             if metadata.may_be_behind(message):
-                ask = partial(metadata.describe_after_asking, local=response.context.local)
+                ask = partial(
+                    metadata.describe_after_asking,
+                    local=response.context.local,
+                    version=response.version,
+                )
                 self._nursery.start_soon(run_in_task, ask, message, response)
                 return None
             return metadata.answer(message, response)

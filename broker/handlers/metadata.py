@@ -15,6 +15,7 @@ from tidelog.coordinator.metadata.catalog import (
     queue_of_journal,
     topic_of_staging,
 )
+from tidelog.coordinator.metadata.features import batch_format
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.errors import (
@@ -40,6 +41,8 @@ _COST_AT_ONCE: Final = 500
 """Partitions that are described before other tasks run."""
 _TOPIC_COST: Final = 5
 """Cost of a topic without partitions, or of one that does not exist."""
+_BATCH_FORMAT_VERSION: Final = 4
+"""First version of the API whose replies name the format of batches."""
 
 
 @final
@@ -58,7 +61,7 @@ class MetadataHandler:
         """Describe topics, in steps."""
         topics: list[TopicMetadata] = []
         yield from self._describe_all(request, topics)
-        response.reply(self._reply(topics, response.context.local))
+        response.reply(self._reply(topics, response.context.local, response.version))
 
     def _describe_all(self, request: MetadataRequest, topics: list[TopicMetadata]) -> Steps:
         """Add the descriptions of the requested topics to `topics`."""
@@ -86,9 +89,15 @@ class MetadataHandler:
                 yield
                 cost = 0
 
-    def _reply(self, topics: list[TopicMetadata], local: tuple[str, int]) -> MetadataReply:
+    def _reply(
+        self, topics: list[TopicMetadata], local: tuple[str, int], version: int
+    ) -> MetadataReply:
         raft = self._cluster.raft
-        return MetadataReply(raft.cluster_id, self._brokers(local), topics, raft.leader_id)
+        has_format = version >= _BATCH_FORMAT_VERSION
+        level = self._cluster.metadata.state.feature_level if has_format else 0
+        return MetadataReply(
+            raft.cluster_id, self._brokers(local), topics, raft.leader_id, batch_format(level)
+        )
 
     def _brokers(self, local: tuple[str, int]) -> list[BrokerAddress]:
         """Return this broker, and all others that are not fenced."""
@@ -116,16 +125,17 @@ class MetadataHandler:
         return any(not catalog.has_topic(name) for name in request.topics)
 
     async def describe_after_asking(
-        self, request: MetadataRequest, *, local: tuple[str, int]
+        self, request: MetadataRequest, *, local: tuple[str, int], version: int
     ) -> MetadataReply:
         """Describe topics; ask the node that leads the cluster for those that are unknown here.
 
-        If that node does not answer, unknown topics get a retriable error: they may exist.
+        `local` is the address at which the client reached this broker, and `version` that of its
+        request. If that node does not answer, unknown topics get a retriable error: they may exist.
         """
         raft = self._cluster.raft
         described: list[TopicMetadata] = []
         await finish(self._describe_all(request, described))
-        reply = self._reply(described, local)
+        reply = self._reply(described, local, version)
         unknown = [topic.name for topic in described if topic.error is not None]
         if not unknown:
             return reply

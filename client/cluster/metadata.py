@@ -35,6 +35,8 @@ class MetadataCache:
         self.brokers: dict[int, BrokerAddress] = {}
         self.controller_id: int | None = None
         """The controller's node id; `None` when it is unknown."""
+        self.batch_format = 1
+        """Highest format version of batches that leaders accept; 1 until a broker tells."""
         self._topics: dict[str, TopicMetadata] = {}
         self._errors: dict[str, BrokerError] = {}
 
@@ -42,6 +44,7 @@ class MetadataCache:
         """Apply a reply; older leaders of the same topic do not replace newer ones."""
         self.brokers = {broker.node_id: broker for broker in reply.brokers}
         self.controller_id = reply.controller_id
+        self.batch_format = reply.batch_format
         for topic in reply.topics:
             error = None if topic.error is None else from_wire(topic.error)
             if isinstance(error, RetriableError):

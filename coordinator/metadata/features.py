@@ -35,6 +35,9 @@ RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
 """Feature level of each kind of record that the first version did not know."""
 CREATE_QUEUES_LEVEL: Final = 5
 """Feature level at which each node that may be the controller knows the command for many queues."""
+COLUMNAR_BATCH_LEVEL: Final = 6
+"""Feature level from which producers may send batches of format version 2. Logs may hold some from
+then on, which versions of a lower level cannot read: the level does not fall below it again."""
 _TOPIC_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ENCRYPTION_SETTINGS, 4)
 _QUEUE_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ALERT_SETTINGS, 3)
 
@@ -49,6 +52,8 @@ def record_level(record: Record) -> int:
     level = RECORD_LEVELS.get(type(record), 0)
     if isinstance(record, TransactionCommitted):
         return record.level
+    if isinstance(record, FeatureLevelSet) and record.level >= COLUMNAR_BATCH_LEVEL:
+        return COLUMNAR_BATCH_LEVEL
     if isinstance(record, TopicCreated):
         settings = () if record.queue is None else record.queue.overrides
     elif isinstance(record, TopicAltered):
@@ -57,6 +62,11 @@ def record_level(record: Record) -> int:
         return level
     overrides = topic_settings_level(record.overrides)
     return max(level, overrides, queue_settings_level(settings))
+
+
+def batch_format(level: int) -> int:
+    """Return the highest format version of batches that leaders accept at a feature level."""
+    return 2 if level >= COLUMNAR_BATCH_LEVEL else 1
 
 
 def topic_settings_level(names: Iterable[str]) -> int:

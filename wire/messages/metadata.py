@@ -58,3 +58,5 @@ class MetadataReply(msgspec.Struct, frozen=True, array_like=True):
     controller_id: int | None = None
     """The controller, which serves requests about groups; `None` while none is known. Since version
     2."""
+    batch_format: int = 1
+    """Highest format version of batches that leaders accept. Since version 4; 1 before."""

@@ -251,7 +251,7 @@ AUTHENTICATE = Api(
     handshake.AuthenticateReply,
     header_bytes_max=32 << 10,  # A stranger sends it: room for a JWT, and no more.
 )
-METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=3)
+METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=4)
 CREATE_TOPIC = Api(
     ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=3
 )

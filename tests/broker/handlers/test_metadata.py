@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, create_topic, delete_topic, produce
@@ -75,6 +76,24 @@ async def test_metadata_returns_topics_and_leaders(mock_clock: MockClock) -> Non
         assert (orders.topic_id, orders.error) == (topic, None)
         assert [(each.partition, each.leader_id) for each in orders.partitions] == [(0, 7), (1, 7)]
         assert nothing.topics == []
+
+
+async def test_metadata_name_the_format_of_batches_for_clients_of_this_version(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        cluster = broker._cluster
+        assert cluster is not None
+        while not cluster.metadata.state.feature_level:
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(0.1)
+
+        reply = await client.ask(api.METADATA, MetadataRequest([]))
+        client._core._versions[api.ApiKey.METADATA] = 3
+        older = await client.ask(api.METADATA, MetadataRequest([]))
+
+        assert (reply.batch_format, older.batch_format) == (2, 1)
 
 
 async def test_metadata_has_the_advertised_address(mock_clock: MockClock) -> None:
@@ -185,7 +204,7 @@ async def test_an_unknown_topic_is_retriable_when_no_controller_can_be_asked() -
     request = MetadataRequest(["made a moment ago"])
 
     assert session.may_be_behind(request)
-    (topic,) = (await session.describe_after_asking(request, local=("h", 1))).topics
+    (topic,) = (await session.describe_after_asking(request, local=("h", 1), version=4)).topics
 
     assert topic.error is not None
     error = from_wire(topic.error)

@@ -6,6 +6,8 @@ import trio
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import Host
+from tidelog.coordinator import node
+from tidelog.coordinator.controller import broker_lifecycle
 from tidelog.coordinator.controller.log_entries import decode_snapshot
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator import admin
@@ -21,7 +23,7 @@ from tidelog.wire.errors import (
     InvalidRequestError,
     UnknownTopicIdError,
 )
-from tidelog.wire.messages.features import OWN_LEVELS
+from tidelog.wire.messages.features import OWN_LEVELS, SupportedLevels
 from tidelog.wire.messages.groups import (
     AlterGroupRequest,
     DeleteGroupRequest,
@@ -158,10 +160,15 @@ def test_an_illegal_setting_of_a_group_is_refused(
         ConsumerGroups().alter_group(group_id, texts, resets, now_ms=0)
 
 
-def test_settings_of_groups_need_their_feature_level_and_keep_it() -> None:
+def test_settings_of_groups_need_their_feature_level_and_keep_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (node, broker_lifecycle):
+        monkeypatch.setattr(module, "OWN_LEVELS", SupportedLevels(0, 5))
+
     async def story(cluster: GroupCluster) -> None:
         leader, other = await cluster.leader_and_another()
-        await until(lambda: level_of(other) == OWN_LEVELS.max_level)
+        await until(lambda: level_of(other) == 5)
         await cluster.submit(leader, SetFeatureLevel(2, [1, 2, 3]))
         owner = AlterGroupRequest(GROUP, {"owner": "billing"}, [])
 

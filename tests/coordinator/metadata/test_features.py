@@ -28,7 +28,7 @@ from tidelog.coordinator.metadata.feature_commands import (
     node_features,
     obstacles,
 )
-from tidelog.coordinator.metadata.features import check_records
+from tidelog.coordinator.metadata.features import batch_format, check_records
 from tidelog.coordinator.metadata.records import (
     BrokerDrained,
     BrokerUnregistered,
@@ -41,7 +41,7 @@ from tidelog.wire.messages.features import OWN_LEVELS, NodeFeatures, SupportedLe
 NODES = [1, 2, 3]
 NEW = SupportedLevels(0, 1)
 NEWER = SupportedLevels(0, 2)
-NEWEST = SupportedLevels(0, 6)
+NEWEST = SupportedLevels(0, 7)
 
 
 def started(*supported: SupportedLevels | None) -> Cluster:
@@ -187,27 +187,43 @@ def test_records_of_a_higher_level_are_not_written() -> None:
 def test_a_new_kind_of_record_is_rolled_out_and_rolled_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later version knows level 6, to which a kind of record belongs."""
-    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 6})
+    """A later version knows level 7, to which a kind of record belongs."""
+    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 7})
     cluster = started(NEWEST, NEWEST)
-    cluster.do(SetFeatureLevel(1, [1, 2]))
-    with pytest.raises(InvalidRequestError, match="feature level 6 is needed, and the cluster has"):
+    cluster.do(SetFeatureLevel(6, [1, 2]))
+    with pytest.raises(InvalidRequestError, match="feature level 7 is needed, and the cluster has"):
         cluster.do(DrainBroker(1))
 
-    cluster.do(SetFeatureLevel(6, [1, 2]))
-    cluster.do(SetFeatureLevel(1, [1, 2]))  # Nothing needs level 6.
-    restart(cluster, 2, NEW)
+    cluster.do(SetFeatureLevel(7, [1, 2]))
+    cluster.do(SetFeatureLevel(6, [1, 2]))  # Nothing needs level 7.
+    restart(cluster, 2, OWN_LEVELS)
     restart(cluster, 2, NEWEST)
-    cluster.do(SetFeatureLevel(6, [1, 2]))
+    cluster.do(SetFeatureLevel(7, [1, 2]))
     cluster.do(DrainBroker(1))
 
-    assert cluster.state.used_level == 6
+    assert cluster.state.used_level == 7
     with pytest.raises(
-        InvalidRequestError, match=r"1 is not possible: the metadata has records of level 6, which"
+        InvalidRequestError, match=r"6 is not possible: the metadata has records of level 7, which"
     ):
-        cluster.do(SetFeatureLevel(1, [1, 2]))
-    with pytest.raises(msgspec.ValidationError, match="<= 5"):
+        cluster.do(SetFeatureLevel(6, [1, 2]))
+    with pytest.raises(msgspec.ValidationError, match="<= 6"):
         MetadataStateMachine.from_snapshot(cluster.machine.snapshot())
+
+
+def test_the_level_does_not_fall_below_that_of_columnar_batches() -> None:
+    """From level 6 on logs may have batches of format version 2, which the metadata do not show."""
+    cluster = started(NEWEST, NEWEST)
+    cluster.do(SetFeatureLevel(5, [1, 2]))
+    assert batch_format(cluster.state.feature_level) == 1
+    cluster.do(SetFeatureLevel(6, [1, 2]))
+
+    assert batch_format(cluster.state.feature_level) == 2
+    restored = MetadataStateMachine.from_snapshot(cluster.machine.snapshot())
+    for machine in (cluster.machine, restored):
+        with pytest.raises(
+            InvalidRequestError, match="5 is not possible: the metadata has records of level 6"
+        ):
+            machine.handle(SetFeatureLevel(5, [1, 2]), now_ms=NOW_MS)
 
 
 def test_the_level_cannot_fall_below_the_record_of_the_level() -> None:
