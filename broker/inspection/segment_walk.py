@@ -19,8 +19,9 @@ from tidelog.logstore.segments.segment_format import (
     parse_segment_header,
 )
 from tidelog.wire.batch.record_batch import (
-    FORMAT_VERSION,
+    FORMAT_COLUMNAR,
     HEADER_SIZE,
+    KNOWN_FORMATS,
     STORED_FLAGS,
     SYNC_MARKER,
     BatchHeader,
@@ -106,10 +107,10 @@ def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[ValidBat
 
 def version_problem(header: BatchHeader) -> str | None:
     """Return the reason that this version cannot read a batch, `None` if it can."""
-    if header.format_version != FORMAT_VERSION:
+    if header.format_version not in KNOWN_FORMATS:
         return (
             f"the batch has format version {header.format_version}, this tidelog reads"
-            f" {FORMAT_VERSION}; use the version that wrote it, or a newer one"
+            f" up to {FORMAT_COLUMNAR}; use the version that wrote it, or a newer one"
         )
     if header.flags & ~STORED_FLAGS:
         return (

@@ -91,7 +91,7 @@ def test_few_bytes_cannot_announce_many_records() -> None:
         decoded(batch)
 
 
-@pytest.mark.parametrize("fields", [{"format_version": 2}, {"flags": 0x0400}])
+@pytest.mark.parametrize("fields", [{"format_version": 3}, {"flags": 0x0400}])
 def test_a_reader_refuses_a_batch_of_a_newer_version(fields: dict[str, int]) -> None:
     with pytest.raises(WireFormatError, match="of a newer version; upgrade this process"):
         decoded(lie(sample_batch(), **fields))

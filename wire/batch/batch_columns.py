@@ -3,19 +3,23 @@
 Pure: no clock, no I/O. The caller has checked both checksums: see `wire.batch.record_batch`.
 """
 
+from array import array
 from collections.abc import Collection, Generator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
+from tidelog.wire.batch.byte_column import ByteColumn, length_width, unpack_numbers
 from tidelog.wire.batch.compression import Codec, decompress
 from tidelog.wire.batch.object_walk import NIL, array_head, check_object_count, skip
 from tidelog.wire.batch.record_batch import (
     FLAG_CODEC_MASK,
-    FORMAT_VERSION,
+    FORMAT_COLUMNAR,
     HEADER_SIZE,
     KNOWN_FLAGS,
+    KNOWN_FORMATS,
+    PRODUCED_COUNT_MAX,
     TIMESTAMP_END_MS,
     BatchHeader,
     Columns,
@@ -53,6 +57,14 @@ _TYPES: Final[Mapping[str, Any]] = {
 _timestamp_decoder = msgspec.msgpack.Decoder(
     tuple[list[_TimestampDelta] | None, _Skipped, _Skipped, _Skipped, _Skipped]
 )
+_packed_timestamp_decoder = msgspec.msgpack.Decoder(
+    tuple[memoryview | None, _Skipped, _Skipped, _Skipped, _Skipped]
+)
+_ByteStrings = tuple[memoryview, memoryview, memoryview | None]
+_columnar_decoder = msgspec.msgpack.Decoder(
+    tuple[memoryview | None, _ByteStrings | None, _ByteStrings | None, _Skipped, memoryview | None]
+)
+"""Decoder of format version 2: views of the payload, and nothing of the headers."""
 
 
 @final
@@ -89,6 +101,10 @@ class ColumnDecoder:
         Raises:
             WireFormatError: The payload is not what the header says.
         """
+        if header.format_version == FORMAT_COLUMNAR:
+            packed = _Columnar(header, plain)
+            wanted = {name: packed.list_of(name) for name in self.columns}
+            return Columns(header.record_count, **wanted)
         if is_too_long(header):
             self._check_object_count(header, plain)
         try:
@@ -145,6 +161,8 @@ def columns_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None, 
     Raises:
         WireFormatError: The payload is not what the header says, or has too many headers.
     """
+    if header.format_version == FORMAT_COLUMNAR:
+        return (yield from _columnar_in_steps(header, plain))
     if not plain or plain[0] != _ARRAY_4 | len(_TYPES):
         raise WireFormatError("the payload is not five columns")
     at = 1
@@ -160,6 +178,22 @@ def columns_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None, 
     _check_timestamps(header, columns.timestamp_deltas)
     _check_offsets(header, columns.offset_deltas)
     return columns
+
+
+def _columnar_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None, None, Columns]:
+    """Return as `columns_in_steps` for format version 2: only its headers need many steps."""
+    packed = _Columnar(header, plain)
+    yield
+    numbers = {name: packed.list_of(name) for name in ("timestamp_deltas", "offset_deltas")}
+    yield
+    keys = packed.list_of("keys")  # At most 65,536 slices of one blob: two milliseconds.
+    yield
+    view = memoryview(packed.headers)
+    try:
+        _, headers = yield from _column_in_steps("headers", header, view, at=0)
+    except (IndexError, ValueError) as error:
+        raise WireFormatError(f"the payload is not five columns: {error}") from error
+    return Columns(header.record_count, **numbers, keys=keys, headers=headers)
 
 
 def _column_in_steps(
@@ -206,6 +240,9 @@ def decode_timestamp_deltas(
     """
     plain = unpack(header, batch, uncompressed_length_max)
     try:
+        if header.format_version == FORMAT_COLUMNAR:
+            packed, *_ = _packed_timestamp_decoder.decode(plain)
+            return None if packed is None else _timestamps(header, packed)
         deltas, *_ = _timestamp_decoder.decode(plain)
     except (ValueError, RecursionError) as error:
         raise WireFormatError(f"the payload is not five columns: {error}") from error
@@ -248,44 +285,123 @@ class EvenBytes(NamedTuple):
 
 
 @final
-class PackedColumns:
-    """The packed columns of one batch, each decoded on first use.
+class _Columnar:
+    """The columns of a payload of format version 2, as views of it.
 
-    The constructor checks what `ColumnDecoder` checks of skipped columns; decoding a column checks
-    its elements. The object keeps a view of the batch if the batch is not compressed.
+    The constructor checks the lengths of all columns; taking a column checks the rest of it.
     """
 
     __slots__ = ("_columns", "_header")
 
-    def __init__(
-        self, header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
-    ) -> None:
-        """Split one whole batch whose checksums have been checked into its columns.
+    def __init__(self, header: BatchHeader, plain: BytesLike) -> None:
+        try:
+            deltas, keys, values, headers, offsets = _columnar_decoder.decode(plain)
+        except (ValueError, RecursionError) as error:
+            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        count = header.record_count
+        header_count = _length(headers)
+        if header_count is not None and header_count != count:
+            raise WireFormatError(f"headers of {header_count} records under a header of {count}")
+        found = (deltas, keys, values, header_count, offsets)
+        if count and all(column is None for column in found):
+            # Otherwise six bytes could announce thousands of records.
+            raise WireFormatError(f"a header of {count} records over a payload without columns")
+        self._header = header
+        self._columns: dict[str, Any] = {
+            "timestamp_deltas": None if deltas is None else unpack_numbers(deltas, count),
+            "keys": None if keys is None else _byte_column(keys, count),
+            "values": None if values is None else _byte_column(values, count),
+            "headers": headers,
+            "offset_deltas": None if offsets is None else unpack_numbers(offsets, count),
+        }
 
-        Raises:
-            WireFormatError: As for `ColumnDecoder.decode`.
-        """
-        found = _split(unpack(header, batch, uncompressed_length_max))
+    @property
+    def headers(self) -> msgspec.Raw:
+        """The packed array of the headers, or nil."""
+        headers: msgspec.Raw = self._columns["headers"]
+        return headers
+
+    def size_of(self, name: str) -> int | None:
+        column = self._columns[name]
+        if isinstance(column, ByteColumn):
+            return len(column.lengths) + len(column.blob)
+        if name == "headers":
+            view = memoryview(column)
+            return None if view[0] == NIL else len(view)
+        return None if column is None else len(column) * column.itemsize
+
+    def byte_column(self, name: str) -> ByteColumn | None:
+        column = self._columns[name]
+        if not isinstance(column, ByteColumn):
+            return None
+        column.check(self._header.record_count)
+        return column
+
+    def even_bytes(self, name: str) -> None:
+        del name
+
+    def column(self, name: str) -> Sequence[Any] | None:
+        """Return a column: numbers as an array of their own width."""
+        if name == "headers":
+            return _decoded_headers(self._header, self._columns[name])
+        column: Sequence[Any] | None = self._columns[name]
+        if isinstance(column, ByteColumn):
+            column.check(self._header.record_count)
+            return column.values()
+        if name == "timestamp_deltas":
+            _check_timestamps(self._header, column)
+        elif name == "offset_deltas":
+            _check_offsets(self._header, column)
+        return column
+
+    def list_of(self, name: str) -> list[Any] | None:
+        column = self.column(name)
+        return column.tolist() if isinstance(column, array) else column  # type: ignore[return-value]
+
+
+def _byte_column(packed: "_ByteStrings", count: int) -> ByteColumn:
+    lengths, blob, nulls = packed
+    if nulls is not None and len(nulls) != count:
+        raise WireFormatError(f"{len(nulls)} null marks under a header of {count}")
+    return ByteColumn(lengths, length_width(lengths, count), blob, nulls)
+
+
+def _decoded_headers(header: BatchHeader, packed: msgspec.Raw) -> list[Headers] | None:
+    if is_too_long(header):
+        _check_headers(packed)
+    try:
+        found: list[Headers] | None = _DECODERS["headers"].decode(packed)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"the payload is not five columns: {error}") from error
+    return found
+
+
+@final
+class _Objects:
+    """The columns of a payload of format version 1, each packed."""
+
+    __slots__ = ("_columns", "_header")
+
+    def __init__(self, header: BatchHeader, plain: BytesLike) -> None:
+        found = _split(plain)
         _check_lengths(header, found)
         self._header = header
         self._columns = dict(zip(_TYPES, found, strict=True))
 
     def size_of(self, name: str) -> int | None:
-        """Return the bytes of a column, by its name in `Columns`; `None` if it is nil."""
         column = memoryview(self._columns[name])
         return None if column[0] == NIL else len(column)
 
-    def column(self, name: str) -> Sequence[Any] | None:
-        """Return one column as `ColumnDecoder` does; timestamp deltas may be `bytes`.
+    def byte_column(self, name: str) -> ByteColumn | None:
+        del name
+        return None
 
-        Raises:
-            WireFormatError: The column contradicts the header.
-        """
+    def column(self, name: str) -> Sequence[Any] | None:
         packed = self._columns[name]
+        if name == "headers":
+            return _decoded_headers(self._header, packed)
         if name == "timestamp_deltas" and (small := self._small_deltas(packed)) is not None:
             return small
-        if name == "headers" and is_too_long(self._header):
-            _check_headers(packed)
         try:
             column: Sequence[Any] | None = _DECODERS[name].decode(packed)
         except (ValueError, RecursionError) as error:
@@ -297,7 +413,6 @@ class PackedColumns:
         return column
 
     def even_bytes(self, name: str) -> EvenBytes | None:
-        """Return all keys or values; `None` if they cannot be equally long, or are empty."""
         elements = _elements(self._columns[name])
         count = self._header.record_count
         length_bytes = _LENGTH_BYTES.get(elements[0]) if count and elements else None
@@ -318,6 +433,56 @@ class PackedColumns:
         if span_ms < _SMALL_END - 1 and deltas.translate(None, bytes(range(max(span_ms + 1, 0)))):
             raise WireFormatError(_TOO_YOUNG)
         return deltas
+
+
+@final
+class PackedColumns:
+    """The packed columns of one batch, each decoded on first use.
+
+    The constructor checks what `ColumnDecoder` checks of skipped columns; decoding a column checks
+    its elements. The object keeps a view of the batch if the batch is not compressed.
+    """
+
+    __slots__ = ("_payload",)
+
+    def __init__(
+        self, header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+    ) -> None:
+        """Split one whole batch whose checksums have been checked into its columns.
+
+        Raises:
+            WireFormatError: As for `ColumnDecoder.decode`.
+        """
+        plain = unpack(header, batch, uncompressed_length_max)
+        is_columnar = header.format_version == FORMAT_COLUMNAR
+        self._payload = _Columnar(header, plain) if is_columnar else _Objects(header, plain)
+
+    def size_of(self, name: str) -> int | None:
+        """Return the approximate bytes of a column, by its name in `Columns`; `None` if nil."""
+        return self._payload.size_of(name)
+
+    def byte_column(self, name: str) -> ByteColumn | None:
+        """Return all keys or values as they are stored; `None` if the batch has no such form.
+
+        That is a batch of format version 1, or one without keys or values: see `size_of`. The
+        column is a view of the batch, or of its decompressed payload.
+
+        Raises:
+            WireFormatError: The column contradicts itself or the header.
+        """
+        return self._payload.byte_column(name)
+
+    def column(self, name: str) -> Sequence[Any] | None:
+        """Return one column as `ColumnDecoder` does; numbers may be `bytes` or an `array`.
+
+        Raises:
+            WireFormatError: The column contradicts the header.
+        """
+        return self._payload.column(name)
+
+    def even_bytes(self, name: str) -> EvenBytes | None:
+        """Return all keys or values; `None` if they cannot be equally long, or are empty."""
+        return self._payload.even_bytes(name)
 
 
 def _split(plain: BytesLike) -> tuple[msgspec.Raw, ...]:
@@ -364,9 +529,10 @@ def check_limits(header: BatchHeader, length_max: int) -> None:
 
     Raises:
         WireFormatError: The batch is of a newer version, has more than `DECODED_COUNT_MAX` records
-            or more records than bytes, or unpacks to more than `length_max` bytes.
+            or more records than bytes, or unpacks to more than `length_max` bytes; or it is of
+            format version 2 with more than `PRODUCED_COUNT_MAX`, which no leader ever accepted.
     """
-    if header.format_version != FORMAT_VERSION or header.flags & ~KNOWN_FLAGS:
+    if header.format_version not in KNOWN_FORMATS or header.flags & ~KNOWN_FLAGS:
         raise WireFormatError(
             f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
             f" is of a newer version; upgrade this process"
@@ -377,6 +543,8 @@ def check_limits(header: BatchHeader, length_max: int) -> None:
             f"the batch has {count} records in {length} bytes, the limit is {DECODED_COUNT_MAX},"
             f" and a record takes a byte"
         )
+    if header.format_version == FORMAT_COLUMNAR and count > PRODUCED_COUNT_MAX:
+        raise WireFormatError(f"the batch has {count} records, the limit is {PRODUCED_COUNT_MAX}")
     if length > length_max:
         raise WireFormatError(f"the batch unpacks to {length} bytes, the limit is {length_max}")
 
@@ -411,10 +579,20 @@ def _length(column: msgspec.Raw) -> int | None:
 _TOO_YOUNG: Final = "a record is younger than the last timestamp of its batch"
 
 
+def _timestamps(header: BatchHeader, packed: memoryview) -> "array[int]":
+    """Return timestamp deltas of format version 2."""
+    deltas = unpack_numbers(packed, header.record_count)
+    _check_timestamps(header, deltas)
+    return deltas
+
+
 def _check_timestamps(header: BatchHeader, deltas: Sequence[int] | None) -> None:
     # Searches by time rely on the end; nothing relies on a start.
     if deltas and header.first_timestamp_ms + max(deltas) > header.max_timestamp_ms:
         raise WireFormatError(_TOO_YOUNG)
+    # An element of format 1 has this limit by its type.
+    if isinstance(deltas, array) and deltas and min(deltas) <= -TIMESTAMP_END_MS:
+        raise WireFormatError("a record is older than any time")
 
 
 def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:

@@ -33,16 +33,20 @@ batch after a damaged batch. The durable position is the number of bytes of this
 the replica knew to be on disk when it wrote the batch; it tells damage from a torn tail.
 
 The payload is a msgpack array of columns, then compressed:
-`[timestamp_deltas, keys, values, headers, offset_deltas]`, each an array with one element per
-record, or nil when it is absent or trivial. `wire.batch.batch_columns` decodes it.
+`[timestamp_deltas, keys, values, headers, offset_deltas]`, each nil when it is absent or trivial.
+In format version 1, a column is an array with one element per record. In format version 2, numbers
+are one byte string, and keys and values are `[lengths, blob, nulls]` (`wire.batch.byte_column`).
+`wire.batch.batch_columns` decodes both.
 """
 
 import struct
 from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 from crc32c import crc32c
 
+from tidelog.wire.batch.byte_column import ByteColumn, pack_numbers
 from tidelog.wire.batch.compression import Codec, compress
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import CorruptBatchError, InvalidBatchError, RecordTooLargeError
@@ -51,6 +55,12 @@ from tidelog.wire.messages.queues import CHUNK_HEADER, HEADER_PREFIX
 
 SYNC_MARKER = 0x1D0C_BA7C
 FORMAT_VERSION = 1
+"""Version of a batch whose columns are arrays of one element per record."""
+FORMAT_COLUMNAR = 2
+"""Version of a batch whose keys and values are lengths and one blob: readers of whole columns need
+no object for each value."""
+KNOWN_FORMATS: Final = frozenset((FORMAT_VERSION, FORMAT_COLUMNAR))
+"""All versions that this version of tidelog reads."""
 
 _HEADER = struct.Struct("<IIQIIQIHHIIqqQIIQ")
 HEADER_SIZE = _HEADER.size
@@ -208,9 +218,9 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     timestamp_deltas: Sequence[int] | None = None
     """Milliseconds after the first timestamp, negative before it; `None` when all are 0."""
     keys: Sequence[bytes | None] | None = None
-    """`None` when no record has a key."""
+    """`None` when no record has a key. A `ByteColumn` is encoded in format 2 as it is."""
     values: Sequence[bytes | None] | None = None
-    """`None` when no record has a value; a record without one is a tombstone."""
+    """`None` when no record has a value; a record without one is a tombstone. As for keys."""
     headers: Sequence[Headers] | None = None
     """`None` when no record has headers."""
     offset_deltas: Sequence[int] | None = None
@@ -225,12 +235,17 @@ def encode_batch(
     producer_id: int = 0,
     producer_epoch: int = 0,
     base_sequence: int = 0,
+    format_version: int = FORMAT_VERSION,
 ) -> bytearray:
-    """Return a batch as a producer sends it, with offset, epoch and durable position 0."""
+    """Return a batch as a producer sends it, with offset, epoch and durable position 0.
+
+    Raises:
+        WireFormatError: A `ByteColumn` contradicts itself or the number of records.
+    """
     count = columns.record_count
     assert 0 < count <= RECORD_COUNT_MAX, f"{count} records in a batch"
     deltas = columns.timestamp_deltas
-    batch, codec, length = _pack(columns, codec)
+    batch, codec, length = _pack(columns, codec, format_version)
     _HEADER.pack_into(
         batch,
         0,
@@ -241,7 +256,7 @@ def encode_batch(
         0,
         0,
         len(batch) - HEADER_SIZE,
-        FORMAT_VERSION,
+        format_version,
         codec if columns.headers is None else codec | queue_flags(columns.headers),
         count,
         columns.offset_deltas[-1] if columns.offset_deltas else count - 1,
@@ -270,14 +285,16 @@ def encode_stored(
     """Return a batch that replaces a batch of a log, with durable position 0.
 
     Args:
-        columns: Its records; there may be none.
-        like: The header of the other one: offsets, epoch, producer and sequences stay.
+        columns: Its records; there may be none: then the format version is 1, which all readers
+            know, also if this version of tidelog could not decode the other batch.
+        like: The header of the other one: offsets, epoch, producer, sequences and the format stay.
         flags: All but the codec.
         codec: How to compress, if that makes it shorter.
         first_timestamp_ms: The timestamp from which those of the records are counted.
         max_timestamp_ms: The largest timestamp.
     """
-    batch, codec, length = _pack(columns, codec)
+    format_version = like.format_version if columns.record_count else FORMAT_VERSION
+    batch, codec, length = _pack(columns, codec, format_version)
     _HEADER.pack_into(
         batch,
         0,
@@ -288,7 +305,7 @@ def encode_stored(
         0,
         0,
         len(batch) - HEADER_SIZE,
-        FORMAT_VERSION,
+        format_version,
         int(codec) | flags,
         columns.record_count,
         like.last_offset_delta,
@@ -303,7 +320,7 @@ def encode_stored(
     return batch
 
 
-def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
+def _pack(columns: Columns, codec: Codec, format_version: int) -> tuple[bytearray, Codec, int]:
     """Return a batch without its header, its codec, and its uncompressed payload length."""
     keys, values = columns.keys, columns.values
     if keys is None and values is None and columns.record_count:
@@ -311,7 +328,9 @@ def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
         values = [None] * columns.record_count
     batch = bytearray(HEADER_SIZE)
     _column_encoder.encode_into(
-        (columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas),
+        _with_objects(columns, keys, values)
+        if format_version == FORMAT_VERSION
+        else _columnar(columns, keys, values, format_version),
         batch,
         HEADER_SIZE,  # In place: copying the payload takes longer than encoding it.
     )
@@ -323,6 +342,47 @@ def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
             batch[HEADER_SIZE:] = packed
             return batch, codec, length
     return batch, Codec.NONE, length
+
+
+def _with_objects(
+    columns: Columns, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None] | None
+) -> tuple[object, ...]:
+    """Return the payload of format version 1 for the encoder."""
+    if isinstance(keys, ByteColumn):
+        keys.check(columns.record_count)
+        keys = keys.values()
+    if isinstance(values, ByteColumn):
+        values.check(columns.record_count)
+        values = values.values()
+    return columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas
+
+
+def _columnar(
+    columns: Columns,
+    keys: Sequence[bytes | None] | None,
+    values: Sequence[bytes | None] | None,
+    format_version: int,
+) -> tuple[object, ...]:
+    """Return the payload of format version 2 for the encoder."""
+    assert format_version == FORMAT_COLUMNAR, f"no batch format {format_version}"
+    assert columns.record_count <= PRODUCED_COUNT_MAX, f"{columns.record_count} records in a batch"
+    deltas, offsets = columns.timestamp_deltas, columns.offset_deltas
+    return (
+        None if deltas is None else pack_numbers(deltas),
+        None if keys is None else _byte_strings(keys, columns.record_count),
+        None if values is None else _byte_strings(values, columns.record_count),
+        columns.headers,
+        None if offsets is None else pack_numbers(offsets),
+    )
+
+
+def _byte_strings(column: Sequence[bytes | None], count: int) -> tuple[Any, ...]:
+    """Return a column of keys or values for the encoder."""
+    if isinstance(column, ByteColumn):
+        column.check(count)
+    else:
+        column = ByteColumn.of(column)
+    return column.lengths, column.blob, column.nulls
 
 
 def queue_flags(headers: Sequence[Headers] | None) -> int:
@@ -500,7 +560,7 @@ def check_header(header: BatchHeader) -> None:
     flags, count, length = header.flags, header.record_count, header.uncompressed_length
     codec = flags & FLAG_CODEC_MASK
     if (
-        header.format_version != FORMAT_VERSION
+        header.format_version not in KNOWN_FORMATS
         or flags & _NOT_PRODUCED_FLAGS
         or codec not in _KNOWN_CODECS
         or not 0 < count <= RECORD_COUNT_MAX
@@ -516,8 +576,8 @@ def check_header(header: BatchHeader) -> None:
 def _contradiction(header: BatchHeader) -> str:  # noqa: PLR0911 - one return for each rule
     """Return the contradiction in a produced batch's header."""
     count = header.record_count
-    if header.format_version != FORMAT_VERSION:
-        return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
+    if header.format_version not in KNOWN_FORMATS:
+        return f"batch format version {header.format_version}, this broker knows {FORMAT_COLUMNAR}"
     if header.flags & ~KNOWN_FLAGS or header.codec not in _KNOWN_CODECS:
         return f"batch flags {header.flags:#06x} are not known to this broker"
     if header.flags & _BROKER_FLAGS:

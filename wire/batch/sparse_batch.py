@@ -50,7 +50,7 @@ def encode_sparse(header: BatchHeader, columns: Columns, places: Sequence[int]) 
     first_ms, max_ms = _times(header, left)
     return encode_stored(
         left,
-        like=header,
+        like=header,  # Also the format: every reader of the log knows that of the original.
         flags=flags,
         codec=Codec(header.codec),
         first_timestamp_ms=first_ms,

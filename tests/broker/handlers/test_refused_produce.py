@@ -53,7 +53,7 @@ async def test_a_batch_corrupted_in_transit_is_refused_as_retriable(mock_clock: 
         {"payload_length": 3},
         {"payload_length": 1 << 30},
         {"uncompressed_length": 1},
-        {"format_version": 2},
+        {"format_version": 3},
         {"flags": 9},
         {"flags": 0x10},
         {"first_timestamp_ms": -5},

@@ -60,9 +60,12 @@ def test_a_batch_of_a_newer_version_is_reported_as_such() -> None:
     header = header_of()
 
     assert version_problem(header) is None
-    newer = version_problem(replace(header, format_version=2))
+    newer = version_problem(replace(header, format_version=3))
     assert newer is not None
-    assert newer.startswith("the batch has format version 2, this tidelog reads 1; use the version")
+    assert newer.startswith(
+        "the batch has format version 3, this tidelog reads up to 2; use the version"
+    )
+    assert version_problem(replace(header, format_version=2)) is None
     flagged = version_problem(replace(header, flags=0x8000))
     assert flagged is not None
     assert "some of which this tidelog does not know" in flagged

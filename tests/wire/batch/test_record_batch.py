@@ -303,7 +303,7 @@ def test_a_batch_can_be_restamped_for_another_producer_id() -> None:
 
 
 LIES: dict[str, tuple[dict[str, int], str]] = {
-    "a newer format": ({"format_version": 2}, "format version 2"),
+    "a newer format": ({"format_version": 3}, "format version 3, this broker knows 2"),
     "no format": ({"format_version": 0}, "format version 0"),
     "a reserved flag": ({"flags": 0x0400}, "flags 0x0400 are not known"),
     "a batch with gaps": ({"flags": record_batch.FLAG_SPARSE}, "set by brokers only"),

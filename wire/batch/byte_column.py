@@ -1,0 +1,185 @@
+"""Keys or values of a batch as lengths and one blob, and columns of numbers: format version 2.
+
+Pure: no clock, no I/O. A column is a few byte strings, so that Arrow and other readers of whole
+columns need no object for each value. `docs/formats/record_batch.md` describes the bytes.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from itertools import compress
+from typing import Final, cast, final, overload
+
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import WireFormatError
+
+_LENGTH_CODES: Final = {1: "B", 2: "H", 4: "I"}
+_NUMBER_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
+"""Type codes of `array` by the width in bytes."""
+_IS_BIG_ENDIAN: Final = sys.byteorder == "big"
+_PRESENT: Final = 0
+_NULL: Final = 1
+
+
+@final
+class ByteColumn(Sequence[bytes | None]):
+    """Keys or values of a batch without an object for each of them.
+
+    As a sequence, it makes the objects at the first access, and keeps them.
+    """
+
+    __slots__ = ("_values", "blob", "lengths", "nulls", "width")
+
+    def __init__(
+        self,
+        lengths: BytesLike,
+        width: int,
+        blob: BytesLike,
+        nulls: BytesLike | None = None,
+    ) -> None:
+        """Take the parts of a column; `check` compares them with each other."""
+        self.lengths = lengths
+        """Little-endian unsigned integers: the bytes of each value, 0 for a null."""
+        self.width = width
+        """Bytes of each length: 1, 2 or 4."""
+        self.blob = blob
+        """All values in order, without anything between them."""
+        self.nulls = nulls
+        """One byte a record, 1 if it has no value, otherwise 0; `None` if all have one."""
+        self._values: list[bytes | None] | None = None
+
+    @staticmethod
+    def of(values: Sequence[bytes | None]) -> "ByteColumn":
+        """Return the column of these values, with lengths as short as possible."""
+        if isinstance(values, ByteColumn):
+            return values
+        nulls, present = None, cast("Sequence[bytes]", values)
+        try:
+            blob = b"".join(present)
+        except TypeError:
+            nulls = bytes([value is None for value in values])
+            present = [b"" if value is None else value for value in values]
+            blob = b"".join(present)
+        try:
+            return ByteColumn(bytes(map(len, present)), 1, blob, nulls)
+        except ValueError:  # A value has more than 255 bytes.
+            lengths = list(map(len, present))
+        width = 2 if max(lengths) < 1 << 16 else 4
+        return ByteColumn(_packed(array(_LENGTH_CODES[width], lengths)), width, blob, nulls)
+
+    def check(self, count: int) -> None:
+        """Check that the parts agree with each other and make `count` values.
+
+        Raises:
+            WireFormatError: They do not.
+        """
+        lengths, nulls = self.lengths, self.nulls
+        if self.width not in _LENGTH_CODES or len(lengths) != self.width * count:
+            raise WireFormatError(
+                f"{len(lengths)} bytes of lengths of {self.width} bytes for {count} records"
+            )
+        numbers = self.length_numbers()
+        if sum(numbers) != len(self.blob):
+            raise WireFormatError(
+                f"the lengths of a column do not add up to the {len(self.blob)} bytes of its values"
+            )
+        if nulls is None:
+            return
+        if len(nulls) != count:
+            raise WireFormatError(f"{len(nulls)} null marks for {count} records")
+        if bytes(nulls).translate(None, bytes((_PRESENT, _NULL))):
+            raise WireFormatError("a null mark is neither 0 nor 1")
+        if any(compress(numbers, nulls)):
+            raise WireFormatError("a null has bytes")
+
+    def length_numbers(self) -> Sequence[int]:
+        """Return the bytes of each value, 0 for a null."""
+        if self.width == 1:
+            return self.lengths
+        return _unpacked(self.lengths, _LENGTH_CODES[self.width])
+
+    def values(self) -> list[bytes | None]:
+        """Return the values as objects; the column keeps the list. `check` came before."""
+        if self._values is None:
+            # The fastest way to divide a blob: slices take three times as long.
+            found: list[bytes | None] = list(map(BytesIO(self.blob).read, self.length_numbers()))
+            if self.nulls is not None:
+                for place in compress(range(len(found)), self.nulls):
+                    found[place] = None
+            self._values = found
+        return self._values
+
+    def __len__(self) -> int:
+        """Return the number of values, with those that are null."""
+        return len(self.lengths) // self.width
+
+    @overload
+    def __getitem__(self, place: int) -> bytes | None: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes | None]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes | None] | None:
+        """Return some of `values`."""
+        return self.values()[place]
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        """Iterate over `values`."""
+        return iter(self.values())
+
+
+def length_width(lengths: BytesLike, count: int) -> int:
+    """Return the bytes of each length, if these are the lengths of `count` values.
+
+    Raises:
+        WireFormatError: They are not, for any width.
+    """
+    width, rest = divmod(len(lengths), count) if count else (1, len(lengths))
+    if rest or width not in _LENGTH_CODES:
+        raise WireFormatError(f"{len(lengths)} bytes of lengths for {count} records")
+    return width
+
+
+def pack_numbers(numbers: Sequence[int]) -> bytes:
+    """Return signed numbers as little-endian integers of 1, 2, 4 or 8 bytes, as few as possible.
+
+    Raises:
+        OverflowError: A number takes more than 64 bits.
+    """
+    if isinstance(numbers, array):
+        numbers = numbers.tolist()
+    for code in _NUMBER_CODES.values():
+        try:
+            return _packed(array(code, numbers))
+        except OverflowError:
+            if code == _NUMBER_CODES[8]:
+                raise
+    raise AssertionError("the last code returns or raises")
+
+
+def unpack_numbers(packed: BytesLike, count: int) -> "array[int]":
+    """Return the `count` signed numbers of a column, as an array of their own width.
+
+    Raises:
+        WireFormatError: The bytes are not so many numbers.
+    """
+    width, rest = divmod(len(packed), count) if count else (1, len(packed))
+    code = _NUMBER_CODES.get(width)
+    if rest or code is None:
+        raise WireFormatError(f"a column of {len(packed)} bytes for the numbers of {count} records")
+    return _unpacked(packed, code)
+
+
+def _packed(numbers: "array[int]") -> bytes:
+    if _IS_BIG_ENDIAN:
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _unpacked(packed: BytesLike, code: str) -> "array[int]":
+    numbers = array(code)
+    numbers.frombytes(packed)
+    if _IS_BIG_ENDIAN:
+        numbers.byteswap()
+    return numbers
