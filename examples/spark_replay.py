@@ -8,15 +8,12 @@ Writes some flights first, so that there is something to replay. Needs a broker 
 
 import sys
 import tempfile
-import time
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_tidelog import prepare_java
 from tidelog import blocking
 from tidelog.demo.flights import load_flights
-
-HOUR_MS = 3_600_000
 
 
 def produce_flights(topic: str, address: str) -> int:
@@ -32,21 +29,20 @@ def produce_flights(topic: str, address: str) -> int:
     return len(flights.values)
 
 
-def last_hour(spark: SparkSession, topic: str, address: str, *, now_ms: int) -> DataFrame:
+def last_hour(spark: SparkSession, topic: str, address: str) -> DataFrame:
     """Return the records of the last hour of a topic."""
     return (
         spark.read.format("tidelog")
         .option("bootstrap.servers", address)
         .option("subscribe", topic)
-        .option("startingTimestamp", now_ms - HOUR_MS)
-        .option("startingOffsetsByTimestampStrategy", "latest")
+        .option("startingTimestamp", "1h")
         .load()
     )
 
 
 def replay(spark: SparkSession, topic: str, address: str, *, folder: str) -> int:
     """Write the last hour into a table of Parquet files in `folder`; return its rows."""
-    records = last_hour(spark, topic, address, now_ms=int(time.time() * 1000))
+    records = last_hour(spark, topic, address)
     rows = records.selectExpr(
         "CAST(key AS STRING) AS tail_number",
         "CAST(value AS STRING) AS flight",

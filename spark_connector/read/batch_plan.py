@@ -26,8 +26,11 @@ def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
         TidelogError: No broker answered.
     """
     ranges = known_ranges(cluster, options)
-    start = starting_offsets(cluster, options.starting, ranges, strategy=options.starting_strategy)
-    end = ending_offsets(cluster, options.ending, ranges)
+    now_ms = int(time.time() * 1000)
+    start = starting_offsets(
+        cluster, options.starting, ranges, strategy=options.starting_strategy, now_ms=now_ms
+    )
+    end = ending_offsets(cluster, options.ending, ranges, now_ms=now_ms)
     slices: list[Slice] = []
     for at, bounds in ranges.items():
         begin = start[at]

@@ -5,12 +5,13 @@ has an equivalent; `docs/spark.md` has the table.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Self, cast, final
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar, cast, final
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.options import CONNECTION_NAMES, ConnectionOptions, GivenOptions
+from tidelog.spark_connector.read.moments import Moment, parse_moment
 from tidelog.wire.errors import ConfigError
 
 EARLIEST: Final = -2
@@ -57,9 +58,12 @@ _RETRY_COUNT: Final = 3
 _RETRY_INTERVAL_MS: Final = 1000
 _LARGE_BYTES_MAX: Final = 64 << 20
 
+_EPOCH: Final = Moment(0)
+
 Strategy = Literal["error", "latest"]
 LargeMessages = Literal["join", "chunks"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+Parsed = TypeVar("Parsed", int, Moment)
 
 
 @final
@@ -122,11 +126,18 @@ class OffsetLimit:
     option: str
     """Name of the option, for errors."""
     at: Literal["earliest", "latest", "time", "offsets", "times"]
-    time_ms: int = 0
-    """Unix milliseconds for all partitions, with `time`."""
+    time: Moment = _EPOCH
+    """With `time`: the time for all partitions."""
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
-    """With `offsets`: an offset, `EARLIEST` or `LATEST`; with `times`: Unix milliseconds. It names
-    every selected partition."""
+    """With `offsets`: an offset, `EARLIEST` or `LATEST` of every selected partition."""
+    times: Mapping[TopicPartition, Moment] = field(default_factory=dict[TopicPartition, Moment])
+    """With `times`: the time for every selected partition."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the option means later offsets as time passes: the end, or an age."""
+        is_age = self.time.is_age or any(each.is_age for each in self.times.values())
+        return self.at == "latest" or LATEST in self.by_partition.values() or is_age
 
 
 @final
@@ -140,7 +151,8 @@ class ReadOptions:
     ending: OffsetLimit
     """End of a batch; a stream has no end."""
     starting_strategy: Strategy
-    """Action if no record is as young as the starting time: fail, or begin at the end."""
+    """Action if no record of a partition is as young as the starting time: fail, or begin at the
+    end. An empty partition always begins at its end."""
     min_partitions: int | None
     """Approximate least number of tasks."""
     max_records_per_partition: int | None
@@ -196,12 +208,13 @@ class ReadOptions:
         if "groupId" in given and "groupIdPrefix" in given:
             raise ConfigError("give groupId or groupIdPrefix, not both")
         per_task = None if is_stream else RECORDS_PER_TASK
+        strategy: Strategy = "error" if is_stream else "latest"
         return cls(
             connection=connection,
             selection=selection,
             starting=starting,
             ending=ending,
-            starting_strategy=given.choice(_STRATEGY, ("error", "latest"), default="error"),
+            starting_strategy=given.choice(_STRATEGY, ("error", "latest"), default=strategy),
             min_partitions=given.number("minPartitions"),
             max_records_per_partition=given.number("maxRecordsPerPartition") or per_task,
             max_offsets_per_trigger=offsets_max,
@@ -272,14 +285,12 @@ def _place(
     given: GivenOptions, names: _LimitNames, default: Literal["earliest", "latest"]
 ) -> OffsetLimit:
     """Parse the first given option of `names`: a time, times, or offsets."""
-    time_ms = given.number(names.time, at_least=0)
-    if time_ms is not None:
-        return OffsetLimit(names.time, "time", time_ms)
+    time = given.text(names.time)
+    if time is not None:
+        return OffsetLimit(names.time, "time", parse_moment(names.time, time))
     times = given.json_object(names.times)
     if times is not None:
-        return OffsetLimit(
-            names.times, "times", by_partition=_numbers(names.times, times, at_least=0)
-        )
+        return OffsetLimit(names.times, "times", times=_by_partition(names.times, times, _moment))
     text = given.text(names.offsets)
     if text is None:
         return OffsetLimit(names.offsets, default)
@@ -290,27 +301,36 @@ def _place(
             f'{names.offsets} must be earliest, latest or JSON such as {{"orders":{{"0":23}}}},'
             f" not {text!r}"
         )
-    offsets = _numbers(names.offsets, given.json_object(names.offsets) or {}, at_least=EARLIEST)
+    offsets = _by_partition(names.offsets, given.json_object(names.offsets) or {}, _offset)
     return OffsetLimit(names.offsets, "offsets", by_partition=offsets)
 
 
-def _numbers(name: str, by_topic: dict[str, Any], *, at_least: int) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for topic, numbers in by_topic.items():
-        if not isinstance(numbers, dict):
+def _by_partition(
+    name: str, by_topic: dict[str, Any], parse: Callable[[str, object], Parsed]
+) -> dict[TopicPartition, Parsed]:
+    """Return what `parse` makes of the value of each partition, in the format of offsets."""
+    found: dict[TopicPartition, Parsed] = {}
+    for topic, values in by_topic.items():
+        if not isinstance(values, dict):
             raise ConfigError(f'{name} must be JSON such as {{"orders":{{"0":23}}}}; see {topic!r}')
-        for partition, number in cast("dict[str, object]", numbers).items():
+        for partition, value in cast("dict[str, object]", values).items():
             if not re.fullmatch(r"0|[1-9]\d{0,9}", partition, re.ASCII):
                 raise ConfigError(f"{name}: {partition!r} of {topic!r} is not a partition's number")
-            if type(number) is not int or not at_least <= number <= OFFSET_MAX:
-                raise ConfigError(
-                    f"{name}: {json_text(number)} for {topic}/{partition} must be a whole number"
-                    f" of {at_least} or more"
-                )
-            found[TopicPartition(topic, int(partition))] = number
+            at = TopicPartition(topic, int(partition))
+            found[at] = parse(f"{name}: {topic}/{partition}", value)
     if not found:
         raise ConfigError(f"{name} names no partition")
     return found
+
+
+def _offset(where: str, found: object) -> int:
+    if type(found) is not int or not EARLIEST <= found <= OFFSET_MAX:
+        raise ConfigError(f"{where} must be a whole number of -2 or more, not {json_text(found)}")
+    return found
+
+
+def _moment(where: str, found: object) -> Moment:
+    return parse_moment(where, found if isinstance(found, str) else json_text(found))
 
 
 def json_text(value: object) -> str:

@@ -21,16 +21,22 @@ def starting_offsets(
     ranges: PartitionRanges,
     *,
     strategy: Strategy,
+    now_ms: int,
 ) -> Offsets:
     """Return the starting offset of each partition.
+
+    A partition without records begins at its end, also with a time. `now_ms` is the time of the
+    driver in Unix milliseconds, from which ages count.
 
     Raises:
         ConfigError: The option does not name exactly the selected partitions, or no record is as
             young as a time and the strategy is to fail.
         TidelogError: No broker answered.
     """
-    offsets = _resolved(cluster, place, ranges)
-    late = [at for at, offset in offsets.items() if offset is None]
+    offsets = _resolved(cluster, place, ranges, now_ms)
+    late = [
+        at for at, offset in offsets.items() if offset is None and ranges[at].start < ranges[at].end
+    ]
     if late and strategy == "error":
         raise ConfigError(
             f"{place.option}: {_names(late)} has no record as young as that; give an earlier time,"
@@ -40,7 +46,7 @@ def starting_offsets(
 
 
 def ending_offsets(
-    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
+    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges, *, now_ms: int
 ) -> Offsets:
     """Return the ending offset of each partition: its end if no record is as young as a time.
 
@@ -49,7 +55,7 @@ def ending_offsets(
             the end of its partition.
         TidelogError: No broker answered.
     """
-    offsets = _resolved(cluster, place, ranges)
+    offsets = _resolved(cluster, place, ranges, now_ms)
     found = {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
     for at, offset in found.items():
         if offset > ranges[at].end:
@@ -61,7 +67,7 @@ def ending_offsets(
 
 
 def _resolved(
-    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
+    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges, now_ms: int, /
 ) -> dict[TopicPartition, int | None]:
     """Return an offset of each partition; `None` if no record is as young as a time."""
     if place.at == "earliest":
@@ -69,10 +75,11 @@ def _resolved(
     if place.at == "latest":
         return {at: bounds.end for at, bounds in ranges.items()}
     if place.at == "time":
-        return _at_times(cluster, dict.fromkeys(ranges, place.time_ms), ranges)
+        return _at_times(cluster, dict.fromkeys(ranges, place.time.at(now_ms)), ranges)
     _check_names(place, ranges)
     if place.at == "times":
-        return _at_times(cluster, place.by_partition, ranges)
+        times = {at: moment.at(now_ms) for at, moment in place.times.items()}
+        return _at_times(cluster, times, ranges)
     by_word = {
         EARLIEST: {at: bounds.start for at, bounds in ranges.items()},
         LATEST: {at: bounds.end for at, bounds in ranges.items()},
@@ -91,14 +98,19 @@ def _at_times(
         for at in ranges
     }
     answers = cluster.list_offsets(queries)
-    return {at: answers[at].offset for at in ranges}
+    found = {at: answers[at].offset for at in ranges}
+    # A record may have arrived after the ends were requested.
+    return {
+        at: None if offset is None else min(offset, ranges[at].end) for at, offset in found.items()
+    }
 
 
 def _check_names(place: OffsetLimit, ranges: PartitionRanges) -> None:
-    strange = sorted(place.by_partition.keys() - ranges.keys())
+    named = place.by_partition.keys() | place.times.keys()
+    strange = sorted(named - ranges.keys())
     if strange:
         raise ConfigError(f"{place.option} names {_names(strange)}, which is not read")
-    unnamed = sorted(ranges.keys() - place.by_partition.keys())
+    unnamed = sorted(ranges.keys() - named)
     if unnamed:
         raise ConfigError(
             f"{place.option} must name every partition that is read; {_names(unnamed)} is missing"

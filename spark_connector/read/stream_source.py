@@ -16,7 +16,7 @@ from tidelog.spark_connector.read.data_loss import lost
 from tidelog.spark_connector.read.offset_commit import commit_group
 from tidelog.spark_connector.read.offset_ranges import StreamOffset
 from tidelog.spark_connector.read.partition_bounds import PartitionRanges, look
-from tidelog.spark_connector.read.read_options import LATEST, ReadOptions
+from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.starting_offsets import starting_offsets
 from tidelog.spark_connector.read.stream_progress import (
     AvailableOffsets,
@@ -65,6 +65,8 @@ class StreamSource:
         self._now = now
         self._wait = wait
         self._initial: StreamOffset | None = None
+        self._is_moving = False
+        """Whether the options would give another initial position after a restart."""
         self._is_first = True
         self._target: StreamOffset | None = None
         """End of the query, with `availableNow`."""
@@ -88,8 +90,15 @@ class StreamSource:
             with borrowed(options.connection) as cluster:
                 ranges = known_ranges(cluster, options)
                 offsets = starting_offsets(
-                    cluster, options.starting, ranges, strategy=options.starting_strategy
+                    cluster,
+                    options.starting,
+                    ranges,
+                    strategy=options.starting_strategy,
+                    now_ms=int(time.time() * 1000),
                 )
+            is_by_time = options.starting.at in ("time", "times")
+            is_at_an_end = any(offsets[at] == bounds.end for at, bounds in ranges.items())
+            self._is_moving = options.starting.is_moving or (is_by_time and is_at_an_end)
             ids = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
             self._initial = StreamOffset(offsets, ids)
         return self._initial
@@ -120,7 +129,7 @@ class StreamSource:
         if limit.size_bytes is not None and not self._has_byte_limit:
             self._has_byte_limit, self._looked_at = True, None
         is_first, self._is_first = self._is_first, False
-        if is_first and start == self._initial and self._begins_at_the_end():
+        if is_first and self._is_moving and start == self._initial:
             # An empty batch makes Spark checkpoint the initial position, so a crash in the first
             # batch with records cannot move it.
             return start
@@ -148,10 +157,6 @@ class StreamSource:
             self._warn(f"the offsets of the group were not committed: {error}")
 
     # -- offsets ---------------------------------------------------------------------------------
-
-    def _begins_at_the_end(self) -> bool:
-        place = self._options.starting
-        return place.at == "latest" or LATEST in place.by_partition.values()
 
     def _available_offsets(self, start: StreamOffset) -> AvailableOffsets:
         is_fresh = self._refresh_ranges()

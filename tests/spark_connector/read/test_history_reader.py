@@ -143,9 +143,10 @@ def test_the_start_of_a_history_is_a_journal_offset_or_a_time(town: SparkFixture
     assert planned(by_offset) == [whole.between(3, whole.end)]
     (found,) = planned(by_time)
     assert found.start <= middle["journalOffset"]
-    late = town.history(startingTimestamp=str(time_ms + 3_600_000))
+    late = {"startingTimestamp": str(time_ms + 3_600_000)}
+    assert planned(town.history(**late)) == []
     with pytest.raises(ConfigError, match="no record as young"):
-        planned(late)
+        planned(town.history(**late, startingOffsetsByTimestampStrategy="error"))
 
 
 def test_the_error_of_a_missing_queue_names_it(town: SparkFixture) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.options import ConnectionOptions, GivenOptions
+from tidelog.spark_connector.read.moments import Moment
 from tidelog.spark_connector.read.read_options import (
     READ_NAMES,
     OffsetLimit,
@@ -104,9 +105,9 @@ def test_starting_timestamp_precedes_timestamps_by_partition_and_offsets() -> No
     )
     assert parse(False, **offsets, **times).starting.at == "times"
     assert parse(False, **offsets, **times, startingTimestamp="7").starting == OffsetLimit(
-        "startingTimestamp", "time", 7
+        "startingTimestamp", "time", Moment(7)
     )
-    assert parse(endingTimestamp="9").ending.time_ms == 9
+    assert parse(endingTimestamp="9").ending.time == Moment(9)
 
 
 @pytest.mark.statement("s4")
@@ -130,6 +131,9 @@ def test_starting_timestamp_precedes_timestamps_by_partition_and_offsets() -> No
         {"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'},
         {"startingTimestamp": "-1"},
         {"startingTimestamp": "yesterday"},
+        {"startingTimestamp": "2026-01-31T12:00"},
+        {"startingOffsetsByTimestamp": '{"orders":{"0":true}}'},
+        {"startingOffsetsByTimestamp": '{"orders":{"0":null}}'},
         {"endingOffsets": '{"orders":{"0":9223372036854775808}}'},
         {"maxOffsetsPerTrigger": "5"},
         {"groupId": "billing"},
@@ -151,6 +155,30 @@ def test_a_stream_has_no_end(name: str) -> None:
 
     with pytest.raises(ConfigError, match=f"{name}.*a stream has no end"):
         parse(True, **{name: text})
+
+
+def test_a_partition_without_so_young_a_record_is_no_error_in_a_batch() -> None:
+    strategy = "startingOffsetsByTimestampStrategy"
+
+    assert (parse(False).starting_strategy, parse(True).starting_strategy) == ("latest", "error")
+    assert parse(False, **{strategy: "error"}).starting_strategy == "error"
+    assert parse(True, **{strategy: "latest"}).starting_strategy == "latest"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_moving"),
+    [
+        ({}, True),
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"orders":{"0":7,"1":-1}}'}, True),
+        ({"startingOffsets": '{"orders":{"0":7,"1":-2}}'}, False),
+        ({"startingTimestamp": "1h"}, True),
+        ({"startingTimestamp": "2026-01-31T12:00Z"}, False),
+        ({"startingOffsetsByTimestamp": '{"orders":{"0":7,"1":"1h"}}'}, True),
+    ],
+)
+def test_the_end_and_an_age_are_other_offsets_later(given: dict[str, str], is_moving: bool) -> None:
+    assert parse(True, **given).starting.is_moving == is_moving
 
 
 def test_a_stream_may_begin_anywhere() -> None:

@@ -10,18 +10,23 @@ from tidelog.spark_connector.read.partition_bounds import look
 from tidelog.spark_connector.read.starting_offsets import ending_offsets, starting_offsets
 from tidelog.wire.errors import ConfigError
 
+NOW_MS = 10_000
 
-def starts(town: SparkFixture, **options: str) -> Offsets:
-    given = town.options(True, **options)
+
+def starts(town: SparkFixture, is_stream: bool = True, /, **options: str) -> Offsets:
+    given = town.options(is_stream, **options)
     with borrowed(town.connection) as cluster:
         ranges = look(cluster, given.selection)
-        return starting_offsets(cluster, given.starting, ranges, strategy=given.starting_strategy)
+        return starting_offsets(
+            cluster, given.starting, ranges, strategy=given.starting_strategy, now_ms=NOW_MS
+        )
 
 
 def ends(town: SparkFixture, **options: str) -> Offsets:
     given = town.options(**options)
     with borrowed(town.connection) as cluster:
-        return ending_offsets(cluster, given.ending, look(cluster, given.selection))
+        ranges = look(cluster, given.selection)
+        return ending_offsets(cluster, given.ending, ranges, now_ms=NOW_MS)
 
 
 @pytest.fixture
@@ -58,6 +63,38 @@ def test_a_starting_time_after_all_records_fails_or_is_the_end(timed: SparkFixtu
         at: 4
     }
     assert ends(timed, endingTimestamp="3001") == {at: 4}
+
+
+@pytest.mark.statement("s10")
+@pytest.mark.parametrize("time", ["1970-01-01T00:00:02Z", "8s", "8s ago"])
+def test_a_starting_time_may_be_iso_8601_or_an_age(timed: SparkFixture, time: str) -> None:
+    at = TopicPartition(timed.topic, 0)
+    by_name = f'{{"{timed.topic}":{{"0":"{time}"}}}}'
+
+    assert starts(timed, startingTimestamp=time) == {at: 1}
+    assert starts(timed, startingOffsetsByTimestamp=by_name) == {at: 1}
+    assert ends(timed, endingTimestamp=time) == {at: 1}
+
+
+@pytest.mark.statement("s10")
+def test_an_empty_partition_begins_at_its_end_and_a_quiet_one_too_in_a_batch(
+    town: SparkFixture,
+) -> None:
+    town.create(3)
+    for partition, time_ms in ((0, 1000), (0, 5000), (1, 1000)):
+        with town.client.producer() as producer:
+            producer.send(town.topic, b"", partition=partition, timestamp_ms=time_ms)
+    empty, busy, quiet = (
+        TopicPartition(town.topic, 2),
+        *(TopicPartition(town.topic, number) for number in (0, 1)),
+    )
+
+    assert starts(town, False, startingTimestamp="2000") == {busy: 1, quiet: 1, empty: 0}
+    with pytest.raises(ConfigError, match=f"startingTimestamp: {town.topic}/1 has no record"):
+        starts(town, startingTimestamp="2000")
+    assert starts(town, startingTimestamp="1000") == {busy: 0, quiet: 0, empty: 0}
+    town.client.admin.delete_records(town.topic, 1, 1)
+    assert starts(town, startingTimestamp="2000") == {busy: 1, quiet: 1, empty: 0}
 
 
 def test_earliest_latest_and_numeric_offsets_are_resolved(timed: SparkFixture) -> None:

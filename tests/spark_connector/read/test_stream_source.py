@@ -155,6 +155,23 @@ def test_a_stream_from_latest_has_an_empty_first_batch_and_loses_nothing_in_a_cr
     assert read(again.latest(begin, Limit())) == [3]
 
 
+@pytest.mark.statement("s25")
+@pytest.mark.parametrize("time", ["1h", "TOO LATE"])
+def test_a_stream_from_a_moving_time_has_an_empty_first_batch_too(
+    town: SparkFixture, time: str
+) -> None:
+    town.create(2)
+    town.write([b"now"])
+    quiet_is_latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    late = str(4_000_000_000_000)
+    query = source(town, startingTimestamp=time.replace("TOO LATE", late), **quiet_is_latest)
+    begin = query.initial()
+    town.write([b"later"], partition=1)
+
+    assert query.latest(begin, Limit()) == begin
+    assert read(query.latest(begin, ALL)) == [1, 1]
+
+
 @pytest.mark.statement("s21")
 def test_a_batch_below_min_offsets_waits_for_max_trigger_delay(town: SparkFixture) -> None:
     town.create()
@@ -279,3 +296,11 @@ def test_a_group_id_prefix_gives_the_same_name_for_the_same_topics(town: SparkFi
     assert one.startswith("spark-")
     assert group_of(town.options(True, groupId="mine")) == "mine"
     assert group_of(town.options(True)) is None
+
+
+def test_a_stream_from_a_fixed_time_has_records_in_its_first_batch(town: SparkFixture) -> None:
+    town.create()
+    town.write([b"now"])
+    query = source(town, startingTimestamp="1")
+
+    assert read(query.latest(query.initial(), Limit())) == [1]
