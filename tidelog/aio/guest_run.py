@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from types import AsyncGeneratorType
+from types import AsyncGeneratorType, FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple, cast, final
 
 import trio
@@ -121,6 +121,7 @@ class GuestRun:
         Trio's state in this thread is cleared. So another event loop can run trio here.
         """
         del _RUNS[self._loop]
+        self._restore_interrupt()
         self._keep_frames()
         if not self._loop.is_closed():  # A forked process may run its tasks to their ends.
             self._lose_all(ClosedError("the process was forked: connect again"))
@@ -141,8 +142,22 @@ class GuestRun:
             host_uses_signal_set_wakeup_fd=True,
         )
         # Trio would delay Ctrl-C in code of the application.
-        if signal.getsignal(signal.SIGINT) is not on_interrupt:
-            signal.signal(signal.SIGINT, on_interrupt)
+        if _is_main_thread() and on_interrupt is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt, but in the event loop if a step of trio's scheduler runs.
+
+        A step that breaks off leaves a task that never goes on.
+        """
+        if self._loop.is_running() and _is_in_trio(frame):
+            self._call_soon_threadsafe(_raise_interrupt)
+        else:
+            signal.default_int_handler(number, frame)
+
+    def _restore_interrupt(self) -> None:
+        if _is_main_thread() and signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _call_soon(self, tick: Callable[[], object]) -> None:
         if self._ticks is None:
@@ -174,6 +189,7 @@ class GuestRun:
 
     def _done(self, outcome: "Outcome[None]") -> None:
         del _RUNS[self._loop]
+        self._restore_interrupt()
         self._is_ending = True
         self._has_ended.set()
         self._is_ready.set()
@@ -232,6 +248,24 @@ def errors_in(error: BaseException) -> tuple[BaseException, ...]:
     if not isinstance(error, BaseExceptionGroup):
         return ()
     return cast("BaseExceptionGroup[BaseException]", error).exceptions
+
+
+def _is_main_thread() -> bool:
+    """Return whether Python lets this thread set handlers of signals."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_in_trio(frame: FrameType | None) -> bool:
+    """Return whether a frame belongs to a step of trio's scheduler."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("trio."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _raise_interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _ticks_of(tick: Callable[[], object]) -> Generator[object, object, object]:

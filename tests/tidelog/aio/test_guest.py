@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import signal
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -337,6 +338,34 @@ def test_ctrl_c_in_trio_ends_the_program(run: Run, work: Callable[[], Awaitable[
         run(main())
     gc.collect()
     assert not trio.lowlevel.in_trio_run()
+
+
+def test_ctrl_c_during_a_step_of_trio_breaks_no_task_off() -> None:
+    def abort(_: object) -> trio.lowlevel.Abort:
+        signal.raise_signal(signal.SIGINT)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def interrupted_step() -> None:
+        with trio.move_on_after(0.01):
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        log.append("went on")
+
+    async def main() -> None:
+        await guest.open()
+        await guest.call(interrupted_step)
+        await asyncio.Event().wait()
+
+    log: list[str] = []
+    guest = TrioGuest(resource(log))
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(main())
+        loop.run_until_complete(guest.close())
+    finally:
+        loop.close()
+    assert log == ["opened", "went on", "closed"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_work_of_the_host_runs_as_a_task_of_asyncio(run: Run) -> None:
