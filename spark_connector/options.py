@@ -245,6 +245,7 @@ WRITE_NAMES: Final = (
     "includeHeaders",
     "compression",
     "transactionalId",
+    "transactionalBatchId",
     "stage.timeout.ms",
 )
 _SPARK_NAMES: Final = ("checkpointLocation", "queryName")
@@ -267,6 +268,9 @@ class WriteOptions:
     compression: CompressionName = "none"
     transactional_id: str | None = None
     """Name of the transaction, for exactly-once writes; `None`: a name for this query or job."""
+    transactional_batch_id: int | None = None
+    """Number of this write among those of its `transactional_id`, 0 to 2^63 - 1; `None`: 0. Only
+    for batches: Spark numbers the micro-batches of a stream."""
     stage_timeout_ms: int = _STAGE_TIMEOUT_MS
     """Milliseconds until the records of one request must be durable."""
 
@@ -278,12 +282,18 @@ class WriteOptions:
             ConfigError: An option is unknown, missing or invalid.
         """
         given = GivenOptions(raw, (*WRITE_NAMES, *_SPARK_NAMES))
+        if "transactionalBatchId" in given and "transactionalId" not in given:
+            raise ConfigError(
+                "transactionalBatchId numbers the writes of a transactionalId; say"
+                ' .option("transactionalId", ...) as well'
+            )
         return cls(
             connection=ConnectionOptions.parse(given),
             topic=given.text("topic"),
             include_headers=given.flag("includeHeaders", default=True),
             compression=given.choice("compression", _COMPRESSIONS, default="none"),
             transactional_id=given.text("transactionalId"),
+            transactional_batch_id=given.number("transactionalBatchId", at_least=0),
             stage_timeout_ms=given.duration_ms("stage.timeout.ms", default=_STAGE_TIMEOUT_MS),
         )
 

@@ -39,6 +39,7 @@ from tidelog.wire.messages.transactions import (
     BeginTransactionReply,
     BeginTransactionRequest,
     CommitTransactionRequest,
+    ListTransactionsRequest,
     StageRequest,
 )
 from tidelog.wire.protocol import api
@@ -124,6 +125,21 @@ def commit(
         is_last=is_last and cluster.request_timeout_s <= _LAST_S_MAX,
     )
     cluster.call_any(api.COMMIT_TRANSACTION, request)
+
+
+def committed_at_ms(cluster: BlockingClusterClient, name: str, transaction_id: int) -> int | None:
+    """Return when a transaction was committed, in Unix milliseconds; `None` if that is not known.
+
+    It is not known any more when another transaction of the name was begun or committed since.
+
+    Raises:
+        TidelogError: No broker answered.
+    """
+    reply = cluster.call_any(api.LIST_TRANSACTIONS, ListTransactionsRequest([name]))
+    for found in reply.transactions:
+        if found.last_transaction_id == transaction_id and found.open_transaction_id is None:
+            return found.last_used_ms
+    return None
 
 
 def abort(cluster: BlockingClusterClient, name: str, transaction_id: int, *, number: int) -> bool:

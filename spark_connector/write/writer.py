@@ -1,14 +1,17 @@
 """Batch and stream writers of Spark's DataSource API: atomic, exactly once.
 
 The transaction of a micro-batch is named by the query's id and the batch number. A batch job draws
-a random name, unless `transactionalId` sets it. Tasks stage under that name, and Spark names the
-task attempts that count.
+a random name, unless `transactionalId` sets it, and `transactionalBatchId` its number. Tasks stage
+under that name, and Spark names the task attempts that count.
 """
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import final
+from datetime import UTC, datetime
+from typing import Final, final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,13 +22,20 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.client.transactions.staged_places import StagedPlace
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import KeyPartitioner, row_batches, topics_of
 from tidelog.wire.batch.compression import CODEC_NAMES
-from tidelog.wire.errors import ConfigError, TransactionGoneError
+from tidelog.wire.errors import (
+    ConfigError,
+    StaleTransactionError,
+    TidelogError,
+    TransactionGoneError,
+)
 
+_log: Final = logging.getLogger(__name__)
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -41,6 +51,7 @@ class TaskCommitMessage(WriterCommitMessage):
     """Number of the transaction; 0 if the batch was committed before."""
     places: tuple[StagedPlace, ...]
     row_count: int
+    """Rows of the task; none of them is staged if `number` is 0."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -53,7 +64,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
         """Stage the rows of one task."""
-        return stage(self._options, self._name, 0, batches=iterator)
+        batch_id = self._options.transactional_batch_id or 0
+        return stage(self._options, self._name, batch_id, batches=iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the records that these tasks have staged."""
@@ -68,7 +80,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writer of a streaming query: each micro-batch exactly once."""
 
     def __init__(self, options: WriteOptions) -> None:
-        """Create a writer; Spark sends copies to the tasks, and another instance commits."""
+        """Create a writer; Spark sends copies to the tasks, and another instance commits.
+
+        Raises:
+            ConfigError: The options number the batches, as Spark does.
+        """
+        if options.transactional_batch_id is not None:
+            raise ConfigError(
+                "transactionalBatchId is for batches, as in foreachBatch; Spark numbers the"
+                " micro-batches of a stream, so leave it out"
+            )
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
@@ -106,25 +127,34 @@ def stage(
     """Stage the rows of a task, and return their places.
 
     Raises:
+        StaleTransactionError: The name has a higher batch.
         TidelogError: A row cannot be written, or no broker answered; no row is visible.
     """
     with borrowed(options.connection) as cluster:
-        task = transaction.StagingTask(
-            cluster,
-            name,
-            batch_id,
-            codec=CODEC_NAMES[options.compression],
-            stage_timeout_ms=options.stage_timeout_ms,
-        )
+        try:
+            task = transaction.StagingTask(
+                cluster,
+                name,
+                batch_id,
+                codec=CODEC_NAMES[options.compression],
+                stage_timeout_ms=options.stage_timeout_ms,
+            )
+        except StaleTransactionError as error:
+            if options.transactional_id is None:
+                raise
+            raise StaleTransactionError(
+                f"batch {batch_id} cannot be written: {error}. A new checkpoint begins with batch 0"
+                " and needs another transactionalId"
+            ) from error
         row_count, known_keys = 0, KeyPartitioner()
         context = TaskContext.get()
         sticky = 0 if context is None else context.partitionId()
         for batch in batches:
+            row_count += batch.num_rows
             if not task.number or not batch.num_rows:
                 continue  # A batch that was committed before is not written again.
             counts = task.partition_counts(topics_of(batch, options))
             task.stage(row_batches(batch, options, counts, sticky=sticky, known_keys=known_keys))
-            row_count += batch.num_rows
             sticky += 1
         return TaskCommitMessage(name, batch_id, task.number, task.finish(), row_count)
 
@@ -163,6 +193,32 @@ def commit(
             places=places,
             is_last=is_last,
         )
+        if options.transactional_id is not None and any(not each.number for each in staged):
+            _warn_of_skipped(cluster, staged)
+
+
+def _warn_of_skipped(cluster: BlockingClusterClient, staged: Sequence[TaskCommitMessage]) -> None:
+    """Say that rows are not written, because their batch was committed before.
+
+    That is right for a batch that Spark repeats. For other rows under a used number it loses them,
+    and no broker can tell the two cases apart.
+    """
+    row_count = sum(each.row_count for each in staged)
+    if not row_count:
+        return
+    name, batch_id = staged[0].name, staged[0].batch_id
+    when = "before"
+    with suppress(TidelogError):  # The write has succeeded.
+        committed_at_ms = transaction.committed_at_ms(cluster, name, batch_id)
+        if committed_at_ms is not None:
+            at = datetime.fromtimestamp(committed_at_ms / 1000, UTC)
+            when = f"at {at.isoformat(timespec='seconds')}"
+    _log.warning(
+        "batch %d of transactionalId %r was committed %s, so %d rows are not written again; rows"
+        " that are new, as after a new checkpoint, need another transactionalId, or a higher"
+        " transactionalBatchId",
+        *(batch_id, name, when, row_count),
+    )
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

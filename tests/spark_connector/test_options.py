@@ -146,8 +146,15 @@ def test_a_sink_accepts_options_that_spark_adds() -> None:
         ("topic", "", "must not be empty"),
         ("transactionalId", " ", "must not be empty"),
         ("stage.timeout.ms", "0", "above 0"),
+        ("transactionalBatchId", "0", 'say .option\\("transactionalId"'),
     ],
 )
 def test_a_sink_refuses_unknown_and_invalid_options(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WriteOptions.parse({**SERVERS, name: text})
+
+
+def test_a_transactional_id_may_number_its_writes() -> None:
+    options = WriteOptions.parse({**SERVERS, "transactionalid": "etl", "transactionalbatchid": "7"})
+
+    assert (options.transactional_id, options.transactional_batch_id) == ("etl", 7)

@@ -110,6 +110,49 @@ def test_a_micro_batch_repeated_after_its_commit_changes_nothing(
     assert values(town) == [b"first"]
 
 
+@pytest.mark.statement("s31")
+def test_a_transactional_id_with_batch_ids_writes_each_batch_once(
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    written = [(0, ["a"]), (1, ["b", "c"]), (1, ["b", "c"]), (2, ["d"])]
+    for batch_id, rows in written:
+        given = {"transactionalId": town.topic, "transactionalBatchId": str(batch_id)}
+        writer = BatchWriter(options(town, **given))
+        writer.commit([writer.write(batches(rows))])
+
+    assert values(town) == [b"a", b"b", b"c", b"d"]
+    (warning,) = caplog.messages
+    assert warning.startswith(f"batch 1 of transactionalId '{town.topic}' was committed at 20")
+    assert "so 2 rows are not written again" in warning
+    early = BatchWriter(options(town, transactionalId=town.topic, transactionalBatchId="1"))
+    with pytest.raises(StaleTransactionError, match=r"batch 1 .* needs another transactionalId"):
+        early.write(batches(["late"]))
+
+
+def test_a_new_query_with_a_used_transactional_id_is_told_that_nothing_is_written(
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    named, unnamed = options(town, transactionalId=f"etl-{town.topic}"), options(town)
+    for sink, name in ((named, f"etl-{town.topic}"), (unnamed, f"query-{town.topic}")):
+        for rows in (["x"], ["y"], []):
+            commit(sink, [stage(sink, name, 0, batches=batches(rows))])
+
+    assert values(town) == [b"x", b"x"]
+    (warning,) = caplog.messages
+    assert warning.startswith(f"batch 0 of transactionalId 'etl-{town.topic}' was committed at ")
+    assert "so 1 rows are not written again" in warning
+    assert "need another transactionalId" in warning
+
+
+def test_a_stream_refuses_to_number_its_batches(town: SparkFixture) -> None:
+    sink = options(town, transactionalId="etl", transactionalBatchId="7")
+
+    with pytest.raises(ConfigError, match="Spark numbers the micro-batches"):
+        StreamWriter(sink)
+
+
 def test_a_failed_job_leaves_no_records(town: SparkFixture) -> None:
     town.create()
     sink = options(town)

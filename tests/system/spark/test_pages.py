@@ -27,7 +27,7 @@ def spark_blocks(page: str, language: str) -> list[Block]:
 
 def run(block: Block, world: World, names: dict[str, object]) -> None:
     text = block.text.replace("127.0.0.1:8433", world.address).replace('"orders"', "topic")
-    text = text.replace('"checkpoints/orders"', "checkpoint")
+    text = re.sub(r'"checkpoints/(\w+)"', r'f"{checkpoint}/\1"', text)
     exec(compile(text, f"line {block.line}", "exec"), names)
 
 

@@ -1,5 +1,9 @@
 """Tests of writes from Spark: each batch exists once, completely or not at all."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from tests.paths import ROOT
 from tests.system.spark.world import World
 from tidelog.spark_connector.source import TidelogSource
 
@@ -198,3 +203,64 @@ def test_a_commit_with_a_lost_reply_is_neither_aborted_nor_repeated(
     copy_stream(world, target, tmp_path, name="losing")
 
     assert sorted(int(value or b"") for value in target.values()) == list(range(250))
+
+
+COPIES_IN_BATCHES = """
+import os, signal, sys
+from pathlib import Path
+from tests.system.spark.session import session
+address, source, target, folder, killed_after = sys.argv[1:]
+with session(Path(folder)) as spark:
+    def copy(batch, batch_id):
+        batch.select("value").write.format("tidelog").options(**{
+            "bootstrap.servers": address, "topic": target,
+            "transactionalId": f"{source}-copier", "transactionalBatchId": batch_id,
+        }).mode("append").save()
+        if batch_id == int(killed_after):
+            os.kill(spark._jvm.ProcessHandle.current().pid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+    stream = spark.readStream.format("tidelog").options(**{
+        "bootstrap.servers": address, "subscribe": source, "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "100"}).load()
+    stream.writeStream.foreachBatch(copy).option(
+        "checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start(
+    ).awaitTermination()
+"""
+
+
+@pytest.mark.statement("s29", "s31")
+def test_a_foreach_batch_with_numbered_writes_is_exactly_once_under_one_name(
+    world: World, tmp_path: Path
+) -> None:
+    """The driver is killed after a commit, before Spark notes the batch."""
+    target = world.named(f"{world.topic}-copy")
+    world.create()
+    target.create(2)
+    world.write([b"%d" % number for number in range(250)])
+    names = {each.name for each in world.client.admin.list_transactions()}
+
+    def run(killed_after: int) -> "subprocess.CompletedProcess[str]":
+        folder = str(tmp_path)
+        return subprocess.run(
+            [
+                *(sys.executable, "-c", COPIES_IN_BATCHES, world.address),
+                *(world.topic, target.topic, folder, str(killed_after)),
+            ],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    killed = run(1)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(target.values()) == 200, "batch 1 is committed"
+    repeated = run(-1)
+
+    assert repeated.returncode == 0, repeated.stderr
+    assert sorted(int(value or b"") for value in target.values()) == list(range(250))
+    assert f"batch 1 of transactionalId '{world.topic}-copier' was committed" in repeated.stderr
+    assert "so 100 rows are not written again" in repeated.stderr
+    after = {each.name for each in world.client.admin.list_transactions()}
+    assert after - names == {f"{world.topic}-copier"}
