@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_tidelog import prepare_java
+import tidelog.spark
 
 
 class Compaction(NamedTuple):
@@ -56,8 +56,8 @@ def main() -> None:
     if len(sys.argv) < 2:  # noqa: PLR2004
         sys.exit("usage: python examples/spark_compaction.py TOPIC [BROKER]")
     address = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:8433"  # noqa: PLR2004
-    prepare_java()
-    spark = SparkSession.builder.master("local[2]").appName("compaction").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").appName("compaction")
+    spark = tidelog.spark.session(builder)
     found = check(spark, sys.argv[1], address)
     print(
         f"{found.records} records with {found.keys} keys, {found.deleted} of them deleted:"

@@ -12,7 +12,7 @@ from collections import Counter
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_tidelog import prepare_java
+import tidelog.spark
 from tidelog import blocking
 from tidelog.demo.flights import load_flights
 
@@ -86,10 +86,10 @@ def write_back(repaired: DataFrame, address: str) -> Counter[str]:
 def main() -> None:
     """Run the example."""
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8433"
-    prepare_java()
     queue = "spark-flights-queue"
     print(f"{work(queue, address)} of {FLIGHT_COUNT} flights were rejected")
-    spark = SparkSession.builder.master("local[2]").appName("dead letters").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").appName("dead letters")
+    spark = tidelog.spark.session(builder)
     letters = dead_letters(spark, queue, address)
     letters.groupBy("originQueue", "reason").count().show()
     for topic, count in write_back(repair(letters), address).items():

@@ -14,7 +14,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_tidelog import lag, prepare_java
+import tidelog.spark
 from tidelog import blocking
 from tidelog.demo.flights import load_flights
 
@@ -74,7 +74,7 @@ def stream_delays(spark: SparkSession, topic: str, address: str, *, folder: str)
         .start()
     )
     query.awaitTermination()
-    behind = sum(lag(query.lastProgress).values())
+    behind = sum(tidelog.spark.lag(query.lastProgress).values())
     print(f"{len(query.recentProgress)} batches, {behind} records behind")
     return spark.table("delays").orderBy(f.desc("mean_delay")).collect()
 
@@ -82,10 +82,10 @@ def stream_delays(spark: SparkSession, topic: str, address: str, *, folder: str)
 def main() -> None:
     """Run the example."""
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8433"
-    prepare_java()
     topic = "spark-delays"
     print(f"produced {produce_flights(topic, address)} flights")
-    spark = SparkSession.builder.master("local[2]").appName("delays").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").appName("delays")
+    spark = tidelog.spark.session(builder)
     with tempfile.TemporaryDirectory() as folder:
         windows = stream_delays(spark, topic, address, folder=folder)
     print(f"{len(windows)} windows are complete; the worst were")

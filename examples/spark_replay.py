@@ -11,7 +11,7 @@ import tempfile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_tidelog import prepare_java
+import tidelog.spark
 from tidelog import blocking
 from tidelog.demo.flights import load_flights
 
@@ -58,9 +58,9 @@ def main() -> None:
     """Run the example."""
     given = sys.argv[1:]
     topic, address = (*given, *("spark-flights", "127.0.0.1:8433")[len(given) :])[:2]
-    prepare_java()
     print(f"produced {produce_flights(topic, address)} flights")
-    spark = SparkSession.builder.master("local[2]").appName("replay").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").appName("replay")
+    spark = tidelog.spark.session(builder)
     with tempfile.TemporaryDirectory() as folder:
         print(f"replayed {replay(spark, topic, address, folder=folder)} records into a table")
     spark.stop()

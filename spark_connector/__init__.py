@@ -2,5 +2,5 @@
 
 Pure cores decide (`options`, `read_options`, `offset_ranges`, `columns`, `stream_progress`), shells
 do I/O and wait (`connection`, `fetcher`, `stream_source`), and `source` implements Spark's API.
-Programs import `pyspark_tidelog`, not this package.
+Programs import `tidelog.spark`, not this package.
 """

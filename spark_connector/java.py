@@ -45,14 +45,22 @@ def prepare_java(
         JavaMissingError: No suitable Java was found; one line.
     """
     found = os.environ if environment is None else environment
-    # By default Spark starts the first `python3` on the path.
-    found.setdefault("PYSPARK_PYTHON", sys.executable)
-    found.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    use_this_python(found)
     home = _installed(found) or _from_pip(cache_dir or Path.home() / ".cache" / "tidelog")
     if home is None:
         raise JavaMissingError(ADVICE)
     found["JAVA_HOME"] = str(home)
     return home
+
+
+def use_this_python(environment: MutableMapping[str, str]) -> None:
+    """Make Spark start the running Python, unless the environment names another one.
+
+    By default Spark starts the first `python3` on the path. In a virtual environment that is not
+    activated that is another one, without pyspark and tidelog.
+    """
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def version_of(text: str) -> int | None:
