@@ -21,6 +21,7 @@ from tidelog.spark_connector.read.columns import check_projection, columns_of, d
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_reader import StreamReader
 from tidelog.spark_connector.user_settings import with_user_settings
+from tidelog.spark_connector.worker_process import keep_imports_out_of_collections
 from tidelog.spark_connector.write.rows import check_columns
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter
 from tidelog.wire.errors import ConfigError
@@ -40,6 +41,7 @@ class TidelogSource(DataSource):
         Raises:
             ConfigError: An option is unknown, missing or invalid.
         """
+        keep_imports_out_of_collections()
         return ddl(columns_of(self._read_options(is_stream=None)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -48,6 +50,7 @@ class TidelogSource(DataSource):
         Raises:
             ConfigError: An option is invalid for a batch, or a column does not exist.
         """
+        keep_imports_out_of_collections()
         options = self._read_options(is_stream=False)
         return BatchReader(options, _columns(schema, options))
 
@@ -87,6 +90,7 @@ class TidelogSource(DataSource):
 def _write_options(
     raw: Mapping[str, str], schema: StructType, *, is_overwriting: bool
 ) -> WriteOptions:
+    keep_imports_out_of_collections()
     options = WriteOptions.parse(with_user_settings(raw))
     if is_overwriting:
         raise ConfigError(

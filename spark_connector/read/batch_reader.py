@@ -13,6 +13,7 @@ from tidelog.spark_connector.read.history_reader import read_history
 from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.slice_reader import read_slice
+from tidelog.spark_connector.worker_process import keep_imports_out_of_collections
 
 
 class BatchReader(DataSourceReader):
@@ -41,6 +42,7 @@ def read_partition(
     options: ReadOptions, columns: Sequence[str], partition: InputPartition | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition; none for a partition that is not a `Slice`."""
+    keep_imports_out_of_collections()
     wanted = None if partition is None else partition.value
     if isinstance(wanted, Slice):
         schema = arrow_schema(columns, [COLUMN_TYPES[name] for name in columns])

@@ -25,6 +25,7 @@ from tidelog.client.transactions.staged_places import StagedPlace
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import WriteOptions
+from tidelog.spark_connector.worker_process import keep_imports_out_of_collections
 from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import KeyPartitioner, row_batches, topics_of
 from tidelog.wire.batch.compression import CODEC_NAMES
@@ -130,6 +131,7 @@ def stage(
         StaleTransactionError: The name has a higher batch.
         TidelogError: A row cannot be written, or no broker answered; no row is visible.
     """
+    keep_imports_out_of_collections()
     with borrowed(options.connection) as cluster:
         try:
             task = transaction.StagingTask(
