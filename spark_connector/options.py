@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, Self, TypeVar, cast, final
 
 from tidelog.client.cluster.address import Address, parse_addresses
+from tidelog.spark_connector.kafka_names import EQUIVALENTS, advice, reason_to_ignore
 from tidelog.wire.config.durations import parse_duration_ms
 from tidelog.wire.errors import ConfigError, InvalidConfigError
 
@@ -37,13 +38,18 @@ CONNECTION_NAMES: Final = (
 )
 """Options of every source and sink."""
 
-_ALIASES: Final = {
-    "kafka.bootstrap.servers": SERVERS,
-    "kafka.group.id": "groupId",
-    "kafka.isolation.level": "isolation",
-    "kafkaconsumer.polltimeoutms": "fetch.timeout.ms",
+_HINTS: Final = {
+    "path": "tidelog has topics, no paths: call load() or save() without one",
+    "topic": "it is for writes: subscribe names the topics to read",
+    "subscribe": "it is for reads: topic names the topic to write",
+    "subscribepattern": "it is for reads: topic names the topic to write",
+    "assign": "it is for reads: topic names the topic to write",
+    "checkpointlocation": "it is for writeStream",
+    "queryname": "it is for writeStream",
 }
-"""Option names of Spark's Kafka source, with their equivalents here."""
+"""Advice for names that are known elsewhere."""
+_LIKELY: Final = 0.7
+"""Similarity from which on one name is likely a misspelling of another."""
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _CONNECT_TIMEOUT_MS: Final = 10_000
 _NUMBER_MAX: Final = (1 << 63) - 1
@@ -62,11 +68,17 @@ class GivenOptions:
         """
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, str] = {}
+        self.ignored: list[str] = []
+        """A line for each option without an effect, which says why."""
         for spelled, value in given.items():
             lower = spelled.lower()
-            name = by_lower.get(_ALIASES.get(lower, lower).lower())
+            name = by_lower.get(EQUIVALENTS.get(lower, lower).lower())
             if name is None:
-                raise _unknown(spelled, by_lower)
+                why = reason_to_ignore(lower, value, by_lower)
+                if why is None:
+                    raise _unknown(spelled, by_lower)
+                self.ignored.append(f"option {spelled!r} is ignored: {why}")
+                continue
             if name in self._values:
                 raise ConfigError(f"{name} is given twice, under two spellings; give it once")
             self._values[name] = value
@@ -78,6 +90,10 @@ class GivenOptions:
     def given(self, names: Iterable[str]) -> list[str]:
         """Return the given options among `names`, in the order of `names`."""
         return [name for name in names if name in self._values]
+
+    def ignore(self, names: Iterable[str], why: str) -> None:
+        """Note that the given options among `names` have no effect."""
+        self.ignored += [f"option {name!r} is ignored: {why}" for name in self.given(names)]
 
     def text(self, name: str) -> str | None:
         """Return a stripped string; `None` if the option is not given.
@@ -273,6 +289,8 @@ class WriteOptions:
     for batches: Spark numbers the micro-batches of a stream."""
     stage_timeout_ms: int = _STAGE_TIMEOUT_MS
     """Milliseconds until the records of one request must be durable."""
+    ignored: tuple[str, ...] = ()
+    """A line for each given option without an effect."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> Self:
@@ -295,15 +313,14 @@ class WriteOptions:
             transactional_id=given.text("transactionalId"),
             transactional_batch_id=given.number("transactionalBatchId", at_least=0),
             stage_timeout_ms=given.duration_ms("stage.timeout.ms", default=_STAGE_TIMEOUT_MS),
+            ignored=tuple(given.ignored),
         )
 
 
 def _unknown(spelled: str, by_lower: Mapping[str, str]) -> ConfigError:
     lower = spelled.lower()
-    if lower == "path":
-        return ConfigError("tidelog has topics, no paths: call load() or save() without one")
-    if lower.startswith("kafka."):
-        lower = lower.replace("kafka.", "client.", 1)
-    nearest = get_close_matches(lower, by_lower, n=1, cutoff=0.0)
-    advice = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
-    return ConfigError(f"option {spelled!r} is not known{advice}")
+    found = advice(lower) or _HINTS.get(lower)
+    if found is None:
+        nearest = get_close_matches(lower, by_lower, n=1, cutoff=_LIKELY)
+        found = f"did you mean {by_lower[nearest[0]]}?" if nearest else "leave it out"
+    return ConfigError(f"option {spelled!r} is not known; {found}")

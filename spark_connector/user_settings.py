@@ -9,6 +9,7 @@ from typing import Final
 
 from tidelog.client.config import ClientConfig
 from tidelog.client.security.settings import Sources, connection_settings
+from tidelog.spark_connector.kafka_names import EQUIVALENTS
 from tidelog.spark_connector.options import PROFILE, SERVERS, SETTING_NAMES
 from tidelog.wire.env.real.user_files import UserFiles
 from tidelog.wire.errors import ConfigError
@@ -43,7 +44,8 @@ def with_user_settings(raw: Mapping[str, str], sources: Sources | None = None) -
             setting_value = setting_value()
         if isinstance(setting_value, str):
             added[option] = setting_value
-    if brokers is not None and SERVERS not in by_lower:
+    names_brokers = any(EQUIVALENTS.get(name, name) == SERVERS for name in by_lower)
+    if brokers is not None and not names_brokers:
         added[SERVERS] = brokers
     kept = {name: value for name, value in raw.items() if name.lower() not in added}
     return {**kept, **added}

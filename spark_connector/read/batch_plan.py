@@ -3,6 +3,7 @@
 Shell: fetches the offsets of partitions, and retries while a leader does not answer.
 """
 
+import logging
 import time
 
 from tidelog.client.topic_partition import TopicPartition
@@ -15,6 +16,8 @@ from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.starting_offsets import ending_offsets, starting_offsets
 from tidelog.wire.errors import ConfigError, LeaderNotAvailableError, TidelogError
 
+_log = logging.getLogger(__name__)
+
 
 def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
     """Return the offset ranges of the tasks of a batch; none if there is nothing to read.
@@ -25,6 +28,8 @@ def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
         UnknownTopicError: A topic does not exist.
         TidelogError: No broker answered.
     """
+    for line in options.ignored:
+        _log.warning("%s", line)
     ranges = known_ranges(cluster, options)
     now_ms = int(time.time() * 1000)
     start = starting_offsets(

@@ -178,6 +178,8 @@ class ReadOptions:
     large_messages: LargeMessages
     large_message_bytes_max: int
     """Maximum size of a joined message in bytes; the task fails at a larger one and names it."""
+    ignored: tuple[str, ...]
+    """A line for each given option without an effect."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, str], *, is_stream: bool | None) -> Self:
@@ -197,7 +199,7 @@ class ReadOptions:
         if is_stream:
             _refuse(given, _ENDING, "a stream has no end; use trigger(availableNow=True)")
         elif is_stream is False:
-            _refuse(given, _ONLY_STREAM, "it is for streams, and this is a batch")
+            given.ignore(_ONLY_STREAM, "it is for streams, and this is a batch")
             _check_batch(starting, ending)
         offsets_max = given.number("maxOffsetsPerTrigger")
         offsets_min = given.number("minOffsetsPerTrigger")
@@ -227,6 +229,7 @@ class ReadOptions:
             include_headers=given.flag("includeHeaders", default=False),
             group_id=given.text("groupId"),
             group_id_prefix=given.text("groupIdPrefix"),
+            ignored=tuple(given.ignored),
             **_details(given),
         )
 

@@ -78,6 +78,8 @@ class StreamSource:
         self._latest: StreamOffset | None = None
         self._fired_at = now()
         self._told: set[str] = set()
+        for line in options.ignored:
+            self._warn(line)
 
     def initial(self) -> StreamOffset:
         """Return the initial position of the query; the same for each call.

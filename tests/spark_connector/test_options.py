@@ -38,12 +38,30 @@ def test_option_names_are_case_insensitive() -> None:
         ("isof", "isOn"),
         ("counts", "count"),
         ("client.request.timeout", "client.request.timeout.ms"),
-        ("kafka.request.timeout.ms", "client.request.timeout.ms"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
         ("bootstrap.server", "bootstrap.servers"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(name: str, nearest: str) -> None:
     with pytest.raises(ConfigError, match=rf"did you mean {nearest}\?"):
+        GivenOptions({name: "1"}, NAMES)
+
+
+@pytest.mark.statement("s6")
+@pytest.mark.parametrize("name", ["header", "format", "kafka", "x"])
+def test_a_name_that_resembles_none_gets_no_senseless_hint(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^option '{name}' is not known; leave it out$"):
+        GivenOptions({name: "1"}, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("topic", "subscribe names the topics"), ("checkpointLocation", "it is for writeStream")],
+)
+def test_an_option_of_the_other_direction_is_refused_with_the_right_name(
+    name: str, advice: str
+) -> None:
+    with pytest.raises(ConfigError, match=advice):
         GivenOptions({name: "1"}, NAMES)
 
 
@@ -136,6 +154,23 @@ def test_a_sink_accepts_options_that_spark_adds() -> None:
         None,
     )
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_a_sink_names_the_settings_of_kafka_without_effect() -> None:
+    given = {
+        "kafka.bootstrap.servers": "here:1",
+        "kafka.acks": "all",
+        "kafka.compression.type": "lz4",
+    }
+    options = WriteOptions.parse({**given, "kafka.group.id": "billing"})
+
+    assert (options.compression, options.connection.addresses[0].host) == ("lz4", "here")
+    assert options.ignored == (
+        "option 'kafka.acks' is ignored: tidelog always writes so",
+        "option 'kafka.group.id' is ignored: groupId does not apply here",
+    )
+    with pytest.raises(ConfigError, match=r"subscribe.*topic names the topic to write"):
+        WriteOptions.parse({**SERVERS, "subscribe": "orders"})
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,10 @@ def test_a_misspelt_option_is_refused_before_any_read() -> None:
         TidelogSource({**OPTIONS, "startingoffset": "earliest"}).schema()
 
 
-def test_a_batch_and_a_stream_refuse_options_of_the_other() -> None:
-    with pytest.raises(ConfigError, match="for streams"):
-        TidelogSource({**OPTIONS, "maxoffsetspertrigger": "1"}).reader(SOME)
+def test_a_batch_takes_options_of_a_stream_and_a_stream_refuses_an_end() -> None:
+    batch = TidelogSource({**OPTIONS, "maxoffsetspertrigger": "1"}).reader(SOME)
+
+    assert isinstance(batch, BatchReader)
     with pytest.raises(ConfigError, match="a stream has no end"):
         TidelogSource({**OPTIONS, "endingoffsets": "latest"}).streamReader(SOME)
 

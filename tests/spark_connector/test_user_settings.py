@@ -44,6 +44,12 @@ def test_a_profile_names_brokers_and_credentials(tmp_path: Path) -> None:
     assert str(connection(raw | BASE, XDG_CONFIG_HOME=str(tmp_path)).addresses[0]).endswith("8433")
 
 
+def test_the_brokers_of_a_kafka_job_come_before_the_environment() -> None:
+    raw = {"subscribe": "orders", "kafka.Bootstrap.Servers": "a:1"}
+    found = connection(raw, TIDELOG_BROKER="b:2")
+    assert [str(each) for each in found.addresses] == ["a:1"]
+
+
 def test_a_token_file_is_read_when_spark_plans(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("tdl_x\n", encoding="utf-8")
     found = connection(BASE, TIDELOG_TOKEN_FILE=str(tmp_path / "token"))

@@ -34,6 +34,17 @@ def test_all_records_are_read_by_default_and_empty_partitions_have_no_task(
     assert len(ranges(town, minPartitions="6")) >= 6
 
 
+def test_the_log_names_options_without_an_effect(
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    town.write([b""])
+
+    assert ranges(town, groupId="billing", **{"kafka.fetch.min.bytes": "1"}) == [(0, 0, 1)]
+    assert "'groupId' is ignored: it is for streams" in caplog.text
+    assert "'kafka.fetch.min.bytes' is ignored" in caplog.text
+
+
 @pytest.mark.statement("s7")
 def test_a_range_that_starts_at_its_end_is_empty_and_behind_it_an_error(town: SparkFixture) -> None:
     town.create()

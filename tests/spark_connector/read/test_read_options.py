@@ -135,8 +135,7 @@ def test_starting_timestamp_precedes_timestamps_by_partition_and_offsets() -> No
         {"startingOffsetsByTimestamp": '{"orders":{"0":true}}'},
         {"startingOffsetsByTimestamp": '{"orders":{"0":null}}'},
         {"endingOffsets": '{"orders":{"0":9223372036854775808}}'},
-        {"maxOffsetsPerTrigger": "5"},
-        {"groupId": "billing"},
+        {"maxOffsetsPerTrigger": "0"},
         {"minPartitions": "0"},
         {"failOnDataLoss": "no"},
         {"startingOffsetsByTimestampStrategy": "guess"},
@@ -189,6 +188,30 @@ def test_a_stream_may_begin_anywhere() -> None:
         TopicPartition("orders", 1): -2,
         TopicPartition("orders", 2): 7,
     }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"maxOffsetsPerTrigger": "5"},
+        {"minOffsetsPerTrigger": "5"},
+        {"maxTriggerDelay": "5s"},
+        {"maxBytesPerTrigger": "5"},
+        {"groupId": "billing"},
+        {"groupIdPrefix": "billing"},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_a_batch_takes_the_options_of_a_stream_and_says_that_it_ignores_them(
+    given: dict[str, str],
+) -> None:
+    (name,) = given
+
+    assert parse(False, **given).ignored == (
+        f"option {name!r} is ignored: it is for streams, and this is a batch",
+    )
+    assert parse(True, **given).ignored == ()
+    assert parse(None, **given).ignored == ()
 
 
 def test_min_offsets_per_trigger_above_the_max_is_refused() -> None:

@@ -88,7 +88,7 @@ def test_a_misspelt_option_is_refused_at_load(
     [
         ({"startingOffsets": "latest"}, "leave a batch nothing"),
         ({"startingOffsets": '{"zz":{"0":1}}'}, "which is not read"),
-        ({"maxOffsetsPerTrigger": "5"}, "for streams"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be at least 1"),
     ],
 )
 def test_an_invalid_option_of_a_batch_is_refused_at_read(
