@@ -11,6 +11,7 @@ from crc32c import crc32c
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
+    FORMAT_VERSION,
     Columns,
     encode_batch,
     parse_header,
@@ -53,7 +54,12 @@ SAMPLE_COLUMNS = Columns(
 """Three records: a plain one, one with a header and no key, and a tombstone."""
 
 
-def sample_batch(codec: Codec = Codec.NONE, *, columns: Columns = SAMPLE_COLUMNS) -> bytearray:
+def sample_batch(
+    codec: Codec = Codec.NONE,
+    *,
+    columns: Columns = SAMPLE_COLUMNS,
+    format_version: int = FORMAT_VERSION,
+) -> bytearray:
     """Return a batch as an idempotent producer sends it."""
     return encode_batch(
         columns,
@@ -62,20 +68,21 @@ def sample_batch(codec: Codec = Codec.NONE, *, columns: Columns = SAMPLE_COLUMNS
         producer_id=42,
         producer_epoch=3,
         base_sequence=100,
+        format_version=format_version,
     )
 
 
-def stored_batch(codec: Codec = Codec.NONE) -> bytearray:
+def stored_batch(codec: Codec = Codec.NONE, *, format_version: int = FORMAT_VERSION) -> bytearray:
     """Return the sample batch as a replica has it on disk."""
-    batch = sample_batch(codec)
+    batch = sample_batch(codec, format_version=format_version)
     stamp_leader(memoryview(batch), base_offset=1000, leader_epoch=7)
     stamp_replica(memoryview(batch), durable_position=4096)
     return batch
 
 
-def sparse_batch() -> bytearray:
+def sparse_batch(*, format_version: int = FORMAT_VERSION) -> bytearray:
     """Return the sample batch after compaction, without its superseded first record."""
-    batch = stored_batch()
+    batch = stored_batch(format_version=format_version)
     header = parse_header(batch)
     assert header is not None
     left = encode_sparse(header, decoded(batch), [1, 2])

@@ -4,11 +4,12 @@ Pure: no clock, no I/O. The caller has checked both checksums: see `wire.batch.r
 """
 
 from array import array
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.wire.batch.byte_column import ByteColumn, length_width, unpack_numbers
 from tidelog.wire.batch.compression import Codec, decompress
@@ -102,9 +103,7 @@ class ColumnDecoder:
             WireFormatError: The payload is not what the header says.
         """
         if header.format_version == FORMAT_COLUMNAR:
-            packed = _Columnar(header, plain)
-            wanted = {name: packed.list_of(name) for name in self.columns}
-            return Columns(header.record_count, **wanted)
+            return _Columnar(header, plain).lists(self.columns)
         if is_too_long(header):
             self._check_object_count(header, plain)
         try:
@@ -184,16 +183,16 @@ def _columnar_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None
     """Return as `columns_in_steps` for format version 2: only its headers need many steps."""
     packed = _Columnar(header, plain)
     yield
-    numbers = {name: packed.list_of(name) for name in ("timestamp_deltas", "offset_deltas")}
-    yield
-    keys = packed.list_of("keys")  # At most 65,536 slices of one blob: two milliseconds.
-    yield
+    columns = packed.lists(("timestamp_deltas", "keys"))
+    yield  # At most 65,536 numbers, and slices of one blob: some milliseconds.
+    if packed.headers is None:
+        return columns
     view = memoryview(packed.headers)
     try:
         _, headers = yield from _column_in_steps("headers", header, view, at=0)
     except (IndexError, ValueError) as error:
         raise WireFormatError(f"the payload is not five columns: {error}") from error
-    return Columns(header.record_count, **numbers, keys=keys, headers=headers)
+    return replace(columns, headers=headers)
 
 
 def _column_in_steps(
@@ -291,7 +290,7 @@ class _Columnar:
     The constructor checks the lengths of all columns; taking a column checks the rest of it.
     """
 
-    __slots__ = ("_columns", "_header")
+    __slots__ = ("_byte_columns", "_header", "_numbers", "headers")
 
     def __init__(self, header: BatchHeader, plain: BytesLike) -> None:
         try:
@@ -302,39 +301,34 @@ class _Columnar:
         header_count = _length(headers)
         if header_count is not None and header_count != count:
             raise WireFormatError(f"headers of {header_count} records under a header of {count}")
-        found = (deltas, keys, values, header_count, offsets)
-        if count and all(column is None for column in found):
+        if count and all(each is None for each in (values, keys, header_count, deltas, offsets)):
             # Otherwise six bytes could announce thousands of records.
             raise WireFormatError(f"a header of {count} records over a payload without columns")
         self._header = header
-        self._columns: dict[str, Any] = {
+        self._numbers = {
             "timestamp_deltas": None if deltas is None else unpack_numbers(deltas, count),
-            "keys": None if keys is None else _byte_column(keys, count),
-            "values": None if values is None else _byte_column(values, count),
-            "headers": headers,
             "offset_deltas": None if offsets is None else unpack_numbers(offsets, count),
         }
-
-    @property
-    def headers(self) -> msgspec.Raw:
-        """The packed array of the headers, or nil."""
-        headers: msgspec.Raw = self._columns["headers"]
-        return headers
+        self._byte_columns = {
+            "keys": None if keys is None else _byte_column(keys, count),
+            "values": None if values is None else _byte_column(values, count),
+        }
+        self.headers = None if header_count is None else headers
+        """The packed array of the headers."""
 
     def size_of(self, name: str) -> int | None:
-        column = self._columns[name]
-        if isinstance(column, ByteColumn):
-            return len(column.lengths) + len(column.blob)
         if name == "headers":
-            view = memoryview(column)
-            return None if view[0] == NIL else len(view)
-        return None if column is None else len(column) * column.itemsize
+            return None if self.headers is None else len(memoryview(self.headers))
+        column = self._byte_columns.get(name)
+        if column is not None:
+            return len(column.lengths) + len(column.blob)
+        numbers = self._numbers.get(name)
+        return None if numbers is None else len(numbers) * numbers.itemsize
 
     def byte_column(self, name: str) -> ByteColumn | None:
-        column = self._columns[name]
-        if not isinstance(column, ByteColumn):
-            return None
-        column.check(self._header.record_count)
+        column = self._byte_columns[name]
+        if column is not None:
+            column.check(self._header.record_count)
         return column
 
     def even_bytes(self, name: str) -> None:
@@ -343,20 +337,27 @@ class _Columnar:
     def column(self, name: str) -> Sequence[Any] | None:
         """Return a column: numbers as an array of their own width."""
         if name == "headers":
-            return _decoded_headers(self._header, self._columns[name])
-        column: Sequence[Any] | None = self._columns[name]
-        if isinstance(column, ByteColumn):
-            column.check(self._header.record_count)
-            return column.values()
-        if name == "timestamp_deltas":
-            _check_timestamps(self._header, column)
-        elif name == "offset_deltas":
-            _check_offsets(self._header, column)
-        return column
+            return None if self.headers is None else _decoded_headers(self._header, self.headers)
+        if name in self._byte_columns:
+            column = self.byte_column(name)
+            return None if column is None else column.values()
+        numbers = self._numbers[name]
+        _NUMBER_CHECKS[name](self._header, numbers)
+        return numbers
 
-    def list_of(self, name: str) -> list[Any] | None:
-        column = self.column(name)
-        return column.tolist() if isinstance(column, array) else column  # type: ignore[return-value]
+    def lists(self, names: Container[str]) -> Columns:
+        """Return these columns, `None` for the others; `offset_deltas` is one of them."""
+        count = self._header.record_count
+        deltas = self.column("timestamp_deltas") if "timestamp_deltas" in names else None
+        offsets = self.column("offset_deltas")
+        return Columns(
+            count,
+            None if deltas is None else list(deltas),
+            self.column("keys") if "keys" in names else None,
+            self.column("values") if "values" in names else None,
+            self.column("headers") if "headers" in names else None,
+            None if offsets is None else list(offsets),
+        )
 
 
 def _byte_column(packed: "_ByteStrings", count: int) -> ByteColumn:
@@ -603,3 +604,9 @@ def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:
         raise WireFormatError("offsets of records lie outside of their batch")
     elif any(a >= b for a, b in pairwise(deltas)):
         raise WireFormatError("offsets of records do not grow")
+
+
+_NUMBER_CHECKS: Final[Mapping[str, Callable[[BatchHeader, Sequence[int] | None], None]]] = {
+    "timestamp_deltas": _check_timestamps,
+    "offset_deltas": _check_offsets,
+}

@@ -41,12 +41,12 @@ are one byte string, and keys and values are `[lengths, blob, nulls]` (`wire.bat
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from crc32c import crc32c
 
-from tidelog.wire.batch.byte_column import ByteColumn, pack_numbers
+from tidelog.wire.batch.byte_column import ByteColumn, bytes_head, pack_numbers, pack_values
 from tidelog.wire.batch.compression import Codec, compress
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import CorruptBatchError, InvalidBatchError, RecordTooLargeError
@@ -61,6 +61,8 @@ FORMAT_COLUMNAR = 2
 no object for each value."""
 KNOWN_FORMATS: Final = frozenset((FORMAT_VERSION, FORMAT_COLUMNAR))
 """All versions that this version of tidelog reads."""
+COLUMNAR_COUNT_MIN: Final = 64
+"""Records from which a writer prefers format 2: its parts cost some microseconds for each batch."""
 
 _HEADER = struct.Struct("<IIQIIQIHHIIqqQIIQ")
 HEADER_SIZE = _HEADER.size
@@ -209,6 +211,9 @@ Headers = tuple[tuple[str, bytes], ...]
 """The headers of one record, in the producer's order."""
 
 _column_encoder = msgspec.msgpack.Encoder()
+_NO_HEADER: Final = bytes(HEADER_SIZE) + b"\x95"
+"""Room for the header, and the MessagePack head of five columns."""
+_NIL: Final = b"\xc0"
 
 
 class Columns(msgspec.Struct, frozen=True, gc=False):
@@ -273,6 +278,17 @@ def encode_batch(
     return batch
 
 
+def format_for(record_count: int, highest: int) -> int:
+    """Return the format version for a new batch.
+
+    Args:
+        record_count: Number of its records.
+        highest: The highest version that its readers know: one of `KNOWN_FORMATS`, or above.
+    """
+    is_columnar = highest >= FORMAT_COLUMNAR and record_count >= COLUMNAR_COUNT_MIN
+    return FORMAT_COLUMNAR if is_columnar else FORMAT_VERSION
+
+
 def encode_stored(
     columns: Columns,
     *,
@@ -326,14 +342,22 @@ def _pack(columns: Columns, codec: Codec, format_version: int) -> tuple[bytearra
     if keys is None and values is None and columns.record_count:
         # An explicit array: a few bytes must never announce millions of records.
         values = [None] * columns.record_count
-    batch = bytearray(HEADER_SIZE)
-    _column_encoder.encode_into(
-        _with_objects(columns, keys, values)
-        if format_version == FORMAT_VERSION
-        else _columnar(columns, keys, values, format_version),
-        batch,
-        HEADER_SIZE,  # In place: copying the payload takes longer than encoding it.
-    )
+    if format_version == FORMAT_VERSION:
+        batch = bytearray(HEADER_SIZE)
+        _column_encoder.encode_into(
+            (
+                columns.timestamp_deltas,
+                _objects(keys, columns.record_count),
+                _objects(values, columns.record_count),
+                columns.headers,
+                columns.offset_deltas,
+            ),
+            batch,
+            HEADER_SIZE,  # In place: copying the payload takes longer than encoding it.
+        )
+    else:
+        assert format_version == FORMAT_COLUMNAR, f"no batch format {format_version}"
+        batch = _columnar(columns, keys, values)
     length = len(batch) - HEADER_SIZE
     if codec is not Codec.NONE:
         with memoryview(batch) as view:
@@ -344,45 +368,40 @@ def _pack(columns: Columns, codec: Codec, format_version: int) -> tuple[bytearra
     return batch, Codec.NONE, length
 
 
-def _with_objects(
-    columns: Columns, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None] | None
-) -> tuple[object, ...]:
-    """Return the payload of format version 1 for the encoder."""
-    if isinstance(keys, ByteColumn):
-        keys.check(columns.record_count)
-        keys = keys.values()
-    if isinstance(values, ByteColumn):
-        values.check(columns.record_count)
-        values = values.values()
-    return columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas
+def _objects(column: Sequence[bytes | None] | None, count: int) -> Sequence[bytes | None] | None:
+    """Return a column as the encoder takes it."""
+    if not isinstance(column, ByteColumn):
+        return column
+    column.check(count)
+    return column.values()
 
 
 def _columnar(
-    columns: Columns,
-    keys: Sequence[bytes | None] | None,
-    values: Sequence[bytes | None] | None,
-    format_version: int,
-) -> tuple[object, ...]:
-    """Return the payload of format version 2 for the encoder."""
-    assert format_version == FORMAT_COLUMNAR, f"no batch format {format_version}"
-    assert columns.record_count <= PRODUCED_COUNT_MAX, f"{columns.record_count} records in a batch"
-    deltas, offsets = columns.timestamp_deltas, columns.offset_deltas
-    return (
-        None if deltas is None else pack_numbers(deltas),
-        None if keys is None else _byte_strings(keys, columns.record_count),
-        None if values is None else _byte_strings(values, columns.record_count),
-        columns.headers,
-        None if offsets is None else pack_numbers(offsets),
-    )
+    columns: Columns, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None] | None
+) -> bytearray:
+    """Return a batch of format version 2 without its header."""
+    count = columns.record_count
+    assert count <= PRODUCED_COUNT_MAX, f"{count} records in a batch"
+    pieces: list[BytesLike] = [_NO_HEADER]
+    _add_numbers(pieces, columns.timestamp_deltas, count)
+    for column in (keys, values):
+        if column is None:
+            pieces.append(_NIL)
+        else:
+            assert len(column) == count, f"a column of {len(column)} records, not {count}"
+            pieces += pack_values(column)
+    pieces.append(_NIL if columns.headers is None else _column_encoder.encode(columns.headers))
+    _add_numbers(pieces, columns.offset_deltas, count)
+    return bytearray().join(pieces)  # The only copy of the values.
 
 
-def _byte_strings(column: Sequence[bytes | None], count: int) -> tuple[Any, ...]:
-    """Return a column of keys or values for the encoder."""
-    if isinstance(column, ByteColumn):
-        column.check(count)
-    else:
-        column = ByteColumn.of(column)
-    return column.lengths, column.blob, column.nulls
+def _add_numbers(pieces: list[BytesLike], numbers: Sequence[int] | None, count: int) -> None:
+    if numbers is None:
+        pieces.append(_NIL)
+        return
+    assert len(numbers) == count, f"a column of {len(numbers)} records, not {count}"
+    packed = pack_numbers(numbers)
+    pieces += (bytes_head(len(packed)), packed)
 
 
 def queue_flags(headers: Sequence[Headers] | None) -> int:

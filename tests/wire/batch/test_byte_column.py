@@ -25,6 +25,7 @@ from tidelog.wire.batch.record_batch import (
     Columns,
     check_produced,
     encode_batch,
+    format_for,
     parse_header,
 )
 from tidelog.wire.errors import WireFormatError
@@ -124,11 +125,25 @@ def test_a_byte_column_is_encoded_as_its_values_are(version: int) -> None:
 def test_a_byte_column_that_contradicts_itself_is_not_encoded(version: int) -> None:
     for column in (
         ByteColumn(b"\3", 1, b"four", None),
-        ByteColumn(b"\4\0", 1, b"four", None),
+        ByteColumn(b"\5", 1, b"four", None),
         ByteColumn(b"\4", 1, b"four", b""),
+        ByteColumn(b"\4", 1, b"four", b"\1"),
+        ByteColumn(b"\4", 1, b"four", b"\2"),
+        ByteColumn(b"\4\0\0", 3, b"four", None),
     ):
         with pytest.raises(WireFormatError):
             encode_batch(Columns(1, values=column), first_timestamp_ms=1, format_version=version)
+
+
+def test_a_column_of_another_length_than_the_batch_is_not_encoded() -> None:
+    for columns in (
+        Columns(2, values=[b"a"]),
+        Columns(2, keys=ByteColumn(b"\1", 1, b"a"), values=[b"a", b"b"]),
+        Columns(2, [0], values=[b"a", b"b"]),
+        Columns(2, values=[b"a", b"b"], offset_deltas=[0, 1, 2]),
+    ):
+        with pytest.raises(AssertionError, match="records, not 2"):
+            columnar(columns)
 
 
 def test_a_byte_column_is_a_sequence_of_its_values() -> None:
@@ -198,6 +213,16 @@ def test_no_column_of_format_2_has_more_records_than_leaders_accept() -> None:
     )
     with pytest.raises(WireFormatError, match="65537 records, the limit is 65536"):
         decoded(bomb)
+
+
+@pytest.mark.parametrize(
+    ("record_count", "highest", "version"),
+    [(64, 2, 2), (63, 2, 1), (65_536, 1, 1), (64, 3, 2), (1, 2, 1)],
+)
+def test_a_writer_prefers_format_2_for_many_records(
+    record_count: int, highest: int, version: int
+) -> None:
+    assert format_for(record_count, highest) == version
 
 
 # Payloads that contradict their header
