@@ -1,0 +1,68 @@
+"""Rewriting of batches for clients that read format version 1 only.
+
+Pure: no clock, no I/O. A broker rewrites what it sends to such a client; its files stay.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import (
+    FLAG_CODEC_MASK,
+    FORMAT_VERSION,
+    BatchHeader,
+    encode_stored,
+    has_valid_payload,
+    parse_header,
+)
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import WireFormatError
+
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+
+
+def in_format_1(batches: BytesLike) -> BytesLike:
+    """Return whole batches of a log, those of a later format version as batches of version 1.
+
+    Records, offsets, leader epoch, timestamps, flags, codec, and the fields of the producer stay.
+    A batch that is damaged, or that cannot be decoded, stays as it is: a new checksum would hide
+    that from the client.
+
+    Args:
+        batches: Plain batches that follow each other, without bytes between them. They are
+            returned themselves if all of them are of version 1.
+    """
+    view = memoryview(batches)
+    pieces: list[BytesLike] = []
+    kept_from = position = 0
+    while (header := parse_header(view, position)) is not None:
+        end = position + header.size
+        if header.format_version != FORMAT_VERSION and end <= len(view):
+            rewritten = _rewritten(header, view[position:end])
+            if rewritten is not None:
+                pieces += (view[kept_from:position], rewritten)
+                kept_from = end
+        position = end
+    if not pieces:
+        return batches
+    return b"".join((*pieces, view[kept_from:]))
+
+
+def _rewritten(header: BatchHeader, batch: memoryview) -> bytearray | None:
+    """Return a batch in format version 1; `None` if it is damaged or cannot be decoded."""
+    if not has_valid_payload(header, batch):
+        return None
+    try:
+        columns = decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError:
+        return None
+    return encode_stored(
+        columns,
+        like=replace(header, format_version=FORMAT_VERSION),
+        flags=header.flags & ~FLAG_CODEC_MASK,
+        codec=Codec(header.codec),
+        first_timestamp_ms=header.first_timestamp_ms,
+        max_timestamp_ms=header.max_timestamp_ms,
+    )
