@@ -30,6 +30,7 @@ from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.handlers.events import EventsHandler
+from tidelog.broker.handlers.feature_level import require_batch_format
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.handlers.held_batches import HeldBatches
@@ -244,6 +245,7 @@ class ApiHandlers:
             partitions,
             self._group_commit,
             purgatory=purgatory,
+            require_format=partial(require_batch_format, self._cluster),
             sample=self.hot_traffic.sample,
             held=HeldBatches(partitions, purgatory),
         )
@@ -392,6 +394,7 @@ class ApiHandlers:
             windows,
             self._group_commit,
             purgatory=purgatory,
+            require_format=partial(require_batch_format, self._cluster),
             sample=self.hot_traffic.sample,
         )
         settle = SettleHandler(server, purgatory, nursery)
@@ -431,7 +434,13 @@ class ApiHandlers:
             sample=self.hot_traffic.sample,
         )
         self._nursery.start_soon(server.run)
-        stage = StageHandler(env, server, self._group_commit, purgatory=self._purgatory)
+        stage = StageHandler(
+            env,
+            server,
+            self._group_commit,
+            purgatory=self._purgatory,
+            require_format=partial(require_batch_format, cluster),
+        )
         finished = server.finished
         dispatcher.serve_nodes({api.AWAIT_APPENDED: InTask(finished.await_appended)})
         transactions = TransactionHandler(env, cluster, self._applier, finished=finished)

@@ -5,7 +5,9 @@ from typing import Final
 
 from tidelog.coordinator.metadata.catalog import TopicLabelsSet
 from tidelog.coordinator.metadata.features import (
+    COLUMNAR_BATCH_LEVEL,
     RECORD_LEVELS,
+    batch_format,
     check_level,
     queue_settings_level,
     record_level,
@@ -13,6 +15,7 @@ from tidelog.coordinator.metadata.features import (
 )
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.records import UserSet
+from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import BrokerNotReadyError
 
 _CATCH_UP_TIMEOUT_S: Final = 10.0
@@ -54,6 +57,23 @@ async def require_topic_settings(cluster: ClusterNode, settings: Mapping[str, st
     Errors as in `require_labels`.
     """
     await _require(cluster, topic_settings_level(settings), "encrypted topics")
+
+
+def require_batch_format(cluster: ClusterNode, header: BatchHeader) -> None:
+    """Check that logs may have a batch of this format version, as far as this broker knows.
+
+    A client may have heard of a rise of the level from another broker before.
+
+    Raises:
+        BrokerNotReadyError: The feature level of the cluster is too low.
+    """
+    level = cluster.metadata.state.feature_level
+    if header.format_version > batch_format(level):
+        raise BrokerNotReadyError(
+            f"a batch of format version {header.format_version} needs feature level"
+            f" {COLUMNAR_BATCH_LEVEL}, and the cluster has level {level} as far as this broker"
+            f" knows; send the batch again, or one of version {batch_format(level)}"
+        )
 
 
 async def _require(cluster: ClusterNode, level: int, what: str) -> None:

@@ -31,9 +31,11 @@ from tidelog.wire.transport.write_buffer import FileRegion
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _PARTITIONS_AT_ONCE = 128
 """Partitions that are looked up before other tasks run."""
+_BOTH_FORMATS_VERSION = 5
+"""First version of the API whose clients read batches of format version 2."""
 _OPENED_BYTES_MAX = 4 << 20
-"""Maximum bytes of an encrypted topic in one reply, and queued for one connection: they are
-decrypted in memory."""
+"""Maximum bytes in one reply, and queued for one connection, that are decrypted or rewritten in
+memory: of encrypted topics, and for clients that read format version 1 only."""
 _COPIED_BYTES_MAX = 256 << 10
 """Maximum bytes copied for a connection that has unsent bytes: a client that does not read costs no
 memory."""
@@ -81,8 +83,15 @@ class FoundBatches(msgspec.Struct):
     partition: Partition | None = None
     is_cut: bool = False
     """Whether the partition has more than `part`, beyond a limit or in the next segment."""
-    opened: memoryview | None = None
-    """The plain batches of `part`, if they were decrypted in a task."""
+    is_older: bool = False
+    """Whether the client reads batches of format version 1 only."""
+    opened: BytesLike | None = None
+    """The batches of `part` as the client gets them, if they were opened in a task."""
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether the batches are decrypted, or rewritten for an older client."""
+        return self.is_older or (self.partition is not None and self.partition.cipher is not None)
 
     @property
     def has_grown(self) -> bool:
@@ -96,8 +105,10 @@ class Room(msgspec.Struct):
 
     remaining: int | None = None
     """Bytes; `None` for the limit of the request."""
-    sealed: int = _OPENED_BYTES_MAX
-    """Bytes of encrypted topics."""
+    opened: int = _OPENED_BYTES_MAX
+    """Bytes that are decrypted or rewritten in memory."""
+    is_older: bool = False
+    """Whether the client reads batches of format version 1 only."""
     is_first: bool = True
     """Whether there is no batch yet: the first one is sent whole."""
 
@@ -159,7 +170,8 @@ class DelayedFetch:
             self._handler.retry_in_task(self._request, self._response, deadline)
             return
         with self._response:
-            found = self._handler.collect(self._request, self._request.partitions, Room())
+            room = room_of(self._response)
+            found = self._handler.collect(self._request, self._request.partitions, room)
             if self._has_ended:
                 return  # Collecting found a failed disk, and woke this very fetch.
             if is_last or self._handler.is_enough(found, self._request):
@@ -209,7 +221,7 @@ class FetchHandler:
         deadline = -math.inf if is_impatient else response.arrived_at + max_wait_ms / 1000
         if len(request.partitions) > _PARTITIONS_AT_ONCE:
             return self._answer_in_steps(request, response, deadline)
-        found = self.collect(request, request.partitions, Room())
+        found = self.collect(request, request.partitions, room_of(response))
         self._answer_or_wait(found, request, response, deadline=deadline)
         return None
 
@@ -229,7 +241,7 @@ class FetchHandler:
         self, request: FetchRequest, response: ResponseHandle, deadline: float
     ) -> Steps:
         found: list[FoundBatches] = []
-        room = Room()
+        room = room_of(response)
         for start in range(0, len(request.partitions), _PARTITIONS_AT_ONCE):
             if start:
                 yield
@@ -275,9 +287,9 @@ class FetchHandler:
                 wanted, max_bytes=max_bytes, is_full=is_full, in_journal=request.from_journals
             )
             if item.part is not None:
-                assert item.partition is not None
-                if item.partition.cipher is not None:
-                    self._limit_sealed(item, wanted, room, is_first=is_first)
+                item.is_older = room.is_older
+                if item.is_opened:
+                    self._limit_opened(item, wanted, room, is_first=is_first)
             if item.part is not None:
                 if is_first or item.part.length <= remaining:
                     remaining -= item.part.length
@@ -289,24 +301,24 @@ class FetchHandler:
         room.remaining, room.is_first = remaining, is_first
         return found
 
-    def _limit_sealed(
+    def _limit_opened(
         self, item: FoundBatches, wanted: PartitionFetch, room: Room, *, is_first: bool
     ) -> None:
-        """Shorten a part of an encrypted topic to its share of a reply, at least one batch."""
+        """Shorten a part that is opened to its share of a reply, at least one batch."""
         assert item.part is not None
         assert item.partition is not None
-        if item.part.length > room.sealed:
-            if room.sealed <= 0 and not is_first:
+        if item.part.length > room.opened:
+            if room.opened <= 0 and not is_first:
                 item.part, item.is_cut = None, True
                 return
             item.part = item.partition.log.read(
                 wanted.fetch_offset,
-                max_bytes=max(room.sealed, 1),
+                max_bytes=max(room.opened, 1),
                 high_watermark=item.high_watermark,
             )
             assert item.part is not None, "the log has a batch there"
             item.is_cut = True
-        room.sealed -= item.part.length
+        room.opened -= item.part.length
 
     @staticmethod
     def is_enough(found: list[FoundBatches], request: FetchRequest) -> bool:
@@ -328,9 +340,7 @@ class FetchHandler:
         slow = [
             item
             for item in found
-            if item.part is not None
-            and item.partition is not None
-            and is_slow(item.partition, item.part)
+            if item.part is not None and is_slow(item.part, is_opened=item.is_opened)
         ]
         if slow:
             self._nursery.start_soon(self._load_and_reply, found, slow, response)
@@ -398,8 +408,10 @@ class FetchHandler:
         try:
             if self._reader.is_cold(part):
                 part = item.part = await self._reader.load(item.partition, part)
-            if item.partition.cipher is not None:
-                item.opened = await self._reader.open(item.partition, part, room)
+            if item.is_opened:
+                item.opened = await self._reader.open(
+                    item.partition, part, room, is_older=item.is_older
+                )
                 if item.opened is None:
                     item.part = None  # The client has not read what it has asked for.
         except _UNREADABLE as error:
@@ -441,7 +453,7 @@ class FetchHandler:
         """Return the bytes to send for one partition; `None` when they cannot be read now."""
         assert item.partition is not None
         try:
-            if item.partition.cipher is None:
+            if not item.is_opened:
                 return self._reader.piece(
                     item.partition,
                     part.file,
@@ -452,11 +464,18 @@ class FetchHandler:
             if item.opened is None and room_bytes <= _COPIED_BYTES_MAX - _OPENED_BYTES_MAX:
                 return None  # The client has not read what it has asked for.
             if item.opened is None:
-                item.opened = self._reader.open_now(item.partition, part, part.length)
+                item.opened = self._reader.open_now(
+                    item.partition, part, part.length, is_older=item.is_older
+                )
         except _UNREADABLE as error:
             item.error = item.partition.passing(error)
             return None
         return item.opened
+
+
+def room_of(response: ResponseHandle) -> Room:
+    """Return the room in the reply to a request."""
+    return Room(is_older=response.version < _BOTH_FORMATS_VERSION)
 
 
 def _require_read(partition: Partition, fetch_offset: int, last_fetched_epoch: int) -> None:

@@ -4,6 +4,7 @@ The hot path of a broker: it has no task, no await and no loop over records. A r
 many batches is carried out in steps.
 """
 
+from collections.abc import Callable
 from typing import Protocol, final
 
 from tidelog.broker.handlers.held_batches import HeldBatches
@@ -16,7 +17,7 @@ from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.isr.durability import ack_level
 from tidelog.logstore.log import Appended
-from tidelog.wire.batch.record_batch import check_produced
+from tidelog.wire.batch.record_batch import FORMAT_VERSION, BatchHeader, check_produced
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -143,17 +144,20 @@ class ProduceHandler:
         group_commit: GroupCommit,
         *,
         purgatory: Purgatory,
+        require_format: Callable[[BatchHeader], None],
         sample: Sample = no_sample,
         held: HeldBatches | None = None,
     ) -> None:
         """Append to partitions of `partitions`; `purgatory` keeps unacknowledged requests.
 
+        `require_format` refuses a batch of a later format version than the cluster allows now.
         `held` keeps batches without acknowledgement whose logs are being opened.
         """
         self._env = env
         self._partitions = partitions
         self._group_commit = group_commit
         self._purgatory = purgatory
+        self._require_format = require_format
         self._sample = sample
         self._held = held
 
@@ -228,6 +232,8 @@ class ProduceHandler:
             if partition.is_stalled or partition.storage_refusal is not None:
                 partition.require_disk()
             header = check_produced(batch)
+            if header.format_version != FORMAT_VERSION:
+                self._require_format(header)
             appended = partition.log.append(
                 batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms
             )

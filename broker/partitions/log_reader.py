@@ -15,8 +15,9 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
+from tidelog.wire.batch.older_format import in_format_1
 from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader
-from tidelog.wire.env.env import Env
+from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.transport.write_buffer import FileRegion
 
@@ -65,42 +66,48 @@ class SliceReader:
         except OSError as error:
             raise partition.reading_failed(error) from error
 
-    def is_slow(self, partition: Partition, part: LogSlice) -> bool:
-        """Return whether a slice takes a task: it is cold, or has much to decrypt."""
-        return self.is_cold(part) or (
-            partition.cipher is not None and part.length > OPENED_AT_ONCE_BYTES
-        )
+    def is_slow(self, part: LogSlice, *, is_opened: bool) -> bool:
+        """Return whether a slice takes a task: it is cold, or has much to open."""
+        return self.is_cold(part) or (is_opened and part.length > OPENED_AT_ONCE_BYTES)
 
     async def open(
-        self, partition: Partition, part: LogSlice, room: Callable[[], int]
-    ) -> memoryview | None:
-        """Return the plain batches of a slice that is not cold, in a thread; see `open_now`.
+        self, partition: Partition, part: LogSlice, room: Callable[[], int], *, is_older: bool
+    ) -> BytesLike | None:
+        """Return the batches of a slice that is not cold, in a thread; see `open_now`.
 
         `room` returns the room in bytes when a thread is free; without room, return `None`.
         """
         cipher = partition.cipher
-        assert cipher is not None, "only slices of encrypted topics are opened"
         async with self._cold_reads:
             room_bytes = room()
             if room_bytes <= 0:
                 return None
             with _telling(partition):
-                return await self._env.run_in_thread(lambda: _opened(cipher, part, room_bytes))
+                return await self._env.run_in_thread(
+                    lambda: _opened(cipher, part, room_bytes, is_older=is_older)
+                )
 
     @staticmethod
-    def open_now(partition: Partition, part: LogSlice, room_bytes: int) -> memoryview:
+    def open_now(
+        partition: Partition, part: LogSlice, room_bytes: int, *, is_older: bool
+    ) -> BytesLike:
         """Return the plain batches of a slice that is not cold: at least one.
 
         The result ends before a batch that cannot be opened, or that has no room.
+
+        Args:
+            partition: Partition of the slice.
+            part: The slice.
+            room_bytes: Maximum number of bytes, if the slice is sealed.
+            is_older: Whether the client reads batches of format version 1 only.
 
         Raises:
             KeyUnavailableError: The data key of the first batch cannot be used here.
             CorruptRecordError: The seal of the first batch is broken; the partition records it.
             LogOfflineError: The disk failed.
         """
-        assert partition.cipher is not None, "only slices of encrypted topics are opened"
         with _telling(partition):
-            return _opened(partition.cipher, part, room_bytes)
+            return _opened(partition.cipher, part, room_bytes, is_older=is_older)
 
     async def run(self, work: Callable[[], None]) -> None:
         """Do other work on batches in a thread; its errors are raised here."""
@@ -134,8 +141,17 @@ class SliceReader:
         return data
 
 
-def _opened(cipher: PartitionCipher, part: LogSlice, room_bytes: int) -> memoryview:
-    return cipher.open_run(_stored(part), room_bytes=min(room_bytes, part.length))
+def _opened(
+    cipher: PartitionCipher | None, part: LogSlice, room_bytes: int, *, is_older: bool
+) -> BytesLike:
+    plain: BytesLike
+    if cipher is not None:
+        plain = cipher.open_run(_stored(part), room_bytes=min(room_bytes, part.length))
+    else:
+        plain = part.file.read_at(part.position, part.length)
+        if len(plain) < part.length:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+    return in_format_1(plain) if is_older else plain
 
 
 def _stored(part: LogSlice) -> Iterator[tuple[BatchHeader, memoryview]]:

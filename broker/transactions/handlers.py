@@ -1,5 +1,6 @@
 """Handlers of transactions: begin, stage, commit, abort and list."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
@@ -24,6 +25,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.transactions import TransactionName, Transactions
 from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import RequestTimedOutError, StagedRecordsLostError
 from tidelog.wire.messages.produce import Acks, ProduceRequest
@@ -59,12 +61,14 @@ class StageHandler:
         group_commit: GroupCommit,
         *,
         purgatory: Purgatory,
+        require_format: Callable[[BatchHeader], None],
     ) -> None:
-        """Append to the staging logs that `server` finds."""
+        """Append to the staging logs that `server` finds; see `ProduceHandler`."""
         self._env = env
         self._server = server
         self._group_commit = group_commit
         self._purgatory = purgatory
+        self._require_format = require_format
 
     def handle(
         self, request: StageRequest, attachment: memoryview, response: ResponseHandle
@@ -76,7 +80,11 @@ class StageHandler:
         """
         find = partial(self._server.find_open, request.number)
         produce = ProduceHandler(
-            self._env, _Finder(find), self._group_commit, purgatory=self._purgatory
+            self._env,
+            _Finder(find),
+            self._group_commit,
+            purgatory=self._purgatory,
+            require_format=self._require_format,
         )
         as_produced = ProduceRequest(int(Acks.ALL), request.timeout_ms, request.batches)
         return produce.handle(as_produced, attachment, response)

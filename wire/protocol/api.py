@@ -268,7 +268,7 @@ DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.Delete
 DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
 INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
 PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
-FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=4)
+FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=5)
 LIST_OFFSETS = Api(
     ApiKey.LIST_OFFSETS,
     offset_ranges.ListOffsetsRequest,
@@ -391,9 +391,9 @@ DELETE_QUEUE = Api(
     ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
 )
 SEND = Api(ApiKey.SEND, queues.SendRequest, queues.SendReply)
-RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply, max_version=3)
+RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply, max_version=4)
 SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
-PEEK = Api(ApiKey.PEEK, queues.PeekRequest, queues.PeekReply)
+PEEK = Api(ApiKey.PEEK, queues.PeekRequest, queues.PeekReply, max_version=2)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
 PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 QUEUE_SEEK = Api(ApiKey.QUEUE_SEEK, queues.QueueSeekRequest, queues.QueueDoneReply)

@@ -18,6 +18,8 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.transport.write_buffer import FileRegion
 
+_BOTH_FORMATS_VERSION: Final = 2
+"""First version of the API whose clients read batches of format version 2."""
 _STATES: Final = {int(state): state for state in MessageState}
 
 
@@ -62,7 +64,9 @@ class PeekHandler:
             if request.max_bytes and runs:
                 max_bytes = min(request.max_bytes, self._max_bytes)
                 gathered = await hosted.records.read(runs, max_bytes=max_bytes)
-                pieces.extend(hosted.records.pieces(gathered, hosted.records.partition())[1])
+                is_older = response.version < _BOTH_FORMATS_VERSION
+                source = hosted.records.partition()
+                pieces.extend(hosted.records.pieces(gathered, source, is_older=is_older)[1])
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
             response.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)

@@ -42,6 +42,8 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.transport.write_buffer import FileRegion
 
+_BOTH_FORMATS_VERSION: Final = 4
+"""First version of the API whose clients read batches of format version 2."""
 _MAX_WAIT_MS_MAX: Final = 10 * 60 * 1000
 _LOADING_S: Final = 10.0
 """Time in seconds that a receive without a wait time waits for partitions that are loading."""
@@ -67,6 +69,8 @@ class PendingReceive:
     ) -> None:
         """Create a receive, which `attempt` tries."""
         self._is_waiting = True
+        self.is_older = response.version < _BOTH_FORMATS_VERSION
+        """See `broker.queues.partition.context.MessageWaiter`."""
         self.is_done = False
         """Whether it is answered, or needs no answer."""
         self._is_parked = False

@@ -4,7 +4,7 @@ A send whose batch is new is decided and appended in one go. A task first reads 
 needed, after a change of leaders or for a repeated request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
@@ -190,13 +190,18 @@ class SendHandler:
         group_commit: GroupCommit,
         *,
         purgatory: Purgatory,
+        require_format: Callable[[BatchHeader], None],
         sample: Sample,
     ) -> None:
-        """Append for queues of `server`; park uncommitted sends in `purgatory`."""
+        """Append for queues of `server`; park uncommitted sends in `purgatory`.
+
+        `require_format` refuses a batch of a later format version than the cluster allows now.
+        """
         self._server = server
         self._windows = windows
         self._group_commit = group_commit
         self._purgatory = purgatory
+        self._require_format = require_format
         self._sample = sample
 
     def handle(
@@ -208,6 +213,7 @@ class SendHandler:
             BrokerError: Nothing was appended.
         """
         pending = PendingSend(request, attachment, response)
+        self._require_format(pending.header)
         if not self._attempt(pending, is_current=False):
             pending.keep()
             self._server.nursery.start_soon(self._read_and_attempt, pending)
@@ -397,4 +403,5 @@ def _without(columns: Columns, kept: Sequence[int], header: BatchHeader) -> byte
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
+        format_version=header.format_version,
     )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class MessageWaiter(Protocol):
     """A receive that waits."""
 
+    is_older: bool
+    """Whether its client reads batches of format version 1 only."""
+
     def is_waiting(self) -> bool:
         """Return whether the receive has no messages yet."""
         ...

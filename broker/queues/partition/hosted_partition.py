@@ -19,13 +19,13 @@ from tidelog.broker.queues.partition.delivery import Delivery, EmptyReason
 from tidelog.broker.queues.partition.ended_leases import EndedLeases
 from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.fresh_letters import FreshLetters
+from tidelog.broker.queues.partition.gathered import Gathered
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.partition.journal_retention import JournalHistory
 from tidelog.broker.queues.partition.quarantine import Quarantine
 from tidelog.broker.queues.partition.queue_summary import QueueSummary, summary_of
 from tidelog.broker.queues.partition.source_records import (
     WITHOUT_LIMIT_BYTES,
-    Gathered,
     Reading,
     SourceRecords,
     Unpacking,
@@ -562,7 +562,14 @@ class HostedPartition:
             if self._is_reading and not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
             source = records.partition() if self._is_reading else source
-            delivery = self._deliver(plan, gathered, source, now_ms=now_ms, broker_ms=broker_ms)
+            delivery = self._deliver(
+                plan,
+                gathered,
+                source,
+                is_older=waiter.is_older,
+                now_ms=now_ms,
+                broker_ms=broker_ms,
+            )
             if delivery is not None:
                 return delivery
 
@@ -608,6 +615,7 @@ class HostedPartition:
         gathered: Gathered,
         source: Partition,
         *,
+        is_older: bool,
         now_ms: int,
         broker_ms: int,
     ) -> Delivery | None:
@@ -624,7 +632,7 @@ class HostedPartition:
             return None
         if gathered.damage is not None and not gathered.taken:
             raise source.passing(gathered.damage)
-        size, pieces = self.records.pieces(gathered, source)
+        size, pieces = self.records.pieces(gathered, source, is_older=is_older)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None

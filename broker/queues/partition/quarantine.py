@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import final
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.partition.source_records import Gathered, SourceRecords
+from tidelog.broker.queues.partition.gathered import Gathered
+from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.queue_layer.commands.receive import ReceivePlan
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, final
 
-import msgspec
 import trio
 
 from tidelog.broker.partitions.log_reader import SliceReader
@@ -16,6 +15,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letter_record import DeadLetterRecord, records_in
 from tidelog.broker.queues.partition.batch_cache import Batch, BatchCache
+from tidelog.broker.queues.partition.gathered import DestroyedRecordsError, Gathered
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
@@ -27,6 +27,7 @@ from tidelog.wire.batch.batch_columns import (
     decode_columns,
     unpack,
 )
+from tidelog.wire.batch.older_format import in_format_1
 from tidelog.wire.batch.record_batch import (
     FLAG_QUEUE_FIELDS,
     FLAG_SPARSE,
@@ -38,7 +39,6 @@ from tidelog.wire.batch.record_batch import (
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     CorruptRecordError,
-    KeyUnavailableError,
     LeaderNotAvailableError,
     LogOfflineError,
     WireFormatError,
@@ -108,87 +108,6 @@ class Unpacking:
 Reading = Generator[LogSlice | Unpacking | None, LogSlice | None, Result]
 """Yields slices to load, and is sent the loaded ones or thrown the error; or yields a payload to
 decompress, and is thrown its error; or yields `None` when other tasks should run first."""
-
-
-@final
-class DestroyedRecordsError(Exception):
-    """Records whose data key was deleted: they are deleted with it, and nothing is damaged."""
-
-    def __init__(self, next_offset: int) -> None:
-        """Name the offset behind them; they begin with the first requested record."""
-        super().__init__("the data key of the records was deleted")
-        self.next_offset = next_offset
-
-
-class Gathered(msgspec.Struct):
-    """Messages whose batches were found."""
-
-    taken: list[Run]
-    batches: list[Batch]
-    """Ascending, each once."""
-    size: int = 0
-    """Bytes of all batches."""
-    damage: CorruptRecordError | None = None
-    """Error by which some were left out."""
-    unreadable: list[tuple[int, int, CorruptRecordError]] = []
-    """First offsets and exclusive ends of unreadable ranges, with their errors."""
-    destroyed: list[tuple[int, int]] = []
-    """First offsets and exclusive ends of ranges whose data key was deleted."""
-    opened: dict[int, BytesLike] = {}
-    """Plain batches of an encrypted topic, by base offset."""
-    stopped_at: int | None = None
-    """Offset of the first message for which there was no room."""
-
-    def add(self, batches: list[Batch], found: dict[int, Batch], max_bytes: int) -> int:
-        """Add batches to those that were found, as many as have room; return their number."""
-        for count, batch in enumerate(batches):
-            if found and self.size + batch.size > max_bytes:
-                return count
-            found[batch.base_offset] = batch
-            self.size += batch.size
-        return len(batches)
-
-    def open_all(self, partition: Partition, batches: Iterable[Batch], offset: int) -> None:
-        """Open batches from the one with an offset on.
-
-        Stop before a batch that has no records any more, or cannot be opened.
-
-        Raises:
-            DestroyedRecordsError: The data key of the first batch was deleted.
-            KeyUnavailableError: It cannot be used here.
-            CorruptRecordError: The seal of the first batch is broken.
-            OSError: The disk failed.
-        """
-        for batch in batches:
-            data = batch.file.read_at(batch.position, batch.size)
-            header = parse_header(data)
-            if header is None:
-                raise corrupt(batch.base_offset, batch.next_offset)
-            try:
-                plain_header, plain = partition.opened(header, data)
-            except (KeyUnavailableError, CorruptRecordError):
-                if batch.base_offset <= offset:
-                    raise
-                return
-            if header.record_count and not plain_header.record_count:
-                if batch.base_offset <= offset:
-                    raise DestroyedRecordsError(batch.next_offset)
-                return
-            self.opened[batch.base_offset] = plain
-
-    def found_unreadable(
-        self, offset: int, error: CorruptRecordError | DestroyedRecordsError
-    ) -> int:
-        """Record an unreadable range from an offset on; return its end."""
-        if isinstance(error, DestroyedRecordsError):
-            self.destroyed.append((offset, error.next_offset))
-            return error.next_offset
-        first, end = error.detail("offset"), error.detail("next_offset")
-        assert first is not None
-        assert end is not None
-        self.damage = error
-        self.unreadable.append((min(first, offset), end, error))
-        return end
 
 
 @final
@@ -615,19 +534,24 @@ class SourceRecords:
             return result
 
     def pieces(
-        self, gathered: Gathered, partition: Partition
+        self, gathered: Gathered, partition: Partition, *, is_older: bool
     ) -> tuple[int, list[bytes | FileRegion]]:
         """Return the size and the pieces of a reply for batches that were found.
 
-        `partition` is the replica of `partition()` now.
+        `partition` is the replica of `partition()` now; the client of an older version gets all
+        batches in format version 1.
 
         Raises:
             LogOfflineError: They cannot be read.
         """
         batches = gathered.batches
-        if gathered.opened:
-            opened = b"".join(gathered.opened[batch.base_offset] for batch in batches)
-            return len(opened), [opened]
+        if gathered.opened or is_older:
+            try:
+                opened = gathered.joined()
+            except OSError as error:
+                raise partition.reading_failed(error) from error
+            sent = bytes(in_format_1(opened)) if is_older else opened
+            return len(sent), [sent]
         pieces: list[bytes | FileRegion] = []
         room, size, place = _COPIED_BYTES_MAX, 0, 0
         while place < len(batches):

@@ -58,7 +58,7 @@ def encrypted(time: MockClock) -> Encrypted:
 
 
 def opened(world: Encrypted, room_bytes: int = 1 << 20) -> list[bytes]:
-    data = SliceReader.open_now(world.partition, world.part, room_bytes)
+    data = memoryview(SliceReader.open_now(world.partition, world.part, room_bytes, is_older=False))
     batches: list[bytes] = []
     while data:
         batch = bytearray(data[: header_of(data).size])

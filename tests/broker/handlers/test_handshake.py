@@ -30,7 +30,7 @@ def test_hello_lists_the_api_versions_before_the_metadata_is_read() -> None:
         broker_version="0.9",
         cluster_id="",
         node_id=7,
-        apis=[ApiVersions(0, 1, 1), ApiVersions(1, 1, 3), ApiVersions(21, 1, 2)],
+        apis=[ApiVersions(0, 1, 1), ApiVersions(1, 1, 4), ApiVersions(21, 1, 2)],
         max_frame_bytes=4 * MiB,
         max_in_flight_requests_per_connection=9,
     )

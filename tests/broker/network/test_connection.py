@@ -186,7 +186,7 @@ async def test_an_unknown_api_is_refused_and_the_connection_continues(
         assert count is not None
         assert b"API 99 is unknown" in answers
         assert b"version 9 of METADATA is not supported" in answers
-        assert b"this broker supports versions 1 to 3" in answers
+        assert b"this broker supports versions 1 to 4" in answers
         await client.send(client.request(api.METADATA, MetadataRequest(None)))
         await client.replies(1)
         assert len(world.told("request_refused")) == 1, "the log has one line for each minute"

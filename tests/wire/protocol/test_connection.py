@@ -164,7 +164,7 @@ def test_an_unknown_api_is_refused_and_the_connection_stays_open() -> None:
     assert isinstance(server.next_request(), Request)
 
 
-@pytest.mark.parametrize("version", [0, 4, 0xFFFF])
+@pytest.mark.parametrize("version", [0, 5, 0xFFFF])
 def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None:
     server = introduced_server()
 
@@ -172,9 +172,9 @@ def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None
     detail = refusal(server.next_request())
 
     assert detail.code == ErrorCode.UNSUPPORTED_VERSION
-    assert detail.details == {"min_version": 1, "max_version": 3}
+    assert detail.details == {"min_version": 1, "max_version": 4}
     assert detail.message == (
-        f"version {version} of METADATA is not supported; this broker supports versions 1 to 3"
+        f"version {version} of METADATA is not supported; this broker supports versions 1 to 4"
     )
     assert isinstance(server.next_request(), Request)
 
