@@ -32,6 +32,8 @@ from tidelog.wire.errors import TidelogError, UnknownTopicError
 _REQUEST_INTERVAL_S: Final = 0.25
 """Least interval between requests: Spark polls an idle source thirty times a second. A refresh of
 the offsets takes one request, except for dead letters and the history of a queue."""
+_COMMIT_RETRY_S: Final = 10.0
+"""Time after a failed commit in which an idle query does not try again."""
 _log = logging.getLogger(__name__)
 
 
@@ -77,6 +79,9 @@ class StreamSource:
         self._has_byte_limit = options.max_bytes_per_trigger is not None
         self._latest: StreamOffset | None = None
         self._fired_at = now()
+        self._committed: StreamOffset | None = None
+        """Position that the group has."""
+        self._commits_from = now()
         self._told: set[str] = set()
         for line in options.ignored:
             self._warn(line)
@@ -124,10 +129,20 @@ class StreamSource:
     def latest(self, start: StreamOffset, limit: Limit) -> StreamOffset:
         """Return the end of the next batch; `start` if there is nothing to read yet.
 
+        Spark asks for the next batch when the sink has written the last one, so all records below
+        `start` are written. If there is a next batch, Spark then calls `commit(start)`. If not, the
+        group learns the position here: Spark never calls `commit` for the last batch of a run.
+
         Raises:
             DataLossError: Unread records are gone, and `failOnDataLoss` is true.
             TidelogError: No broker answered.
         """
+        end = self._next(start, limit)
+        if end == start and start != self._committed and self._now() >= self._commits_from:
+            self.commit(start)
+        return end
+
+    def _next(self, start: StreamOffset, limit: Limit) -> StreamOffset:
         if limit.size_bytes is not None and not self._has_byte_limit:
             self._has_byte_limit, self._looked_at = True, None
         is_first, self._is_first = self._is_first, False
@@ -155,7 +170,9 @@ class StreamSource:
         """Commit the position to the group; a failure does not stop the query."""
         try:
             commit_group(self._options, end)
+            self._committed = end
         except TidelogError as error:
+            self._commits_from = self._now() + _COMMIT_RETRY_S
             self._warn(f"the offsets of the group were not committed: {error}")
 
     # -- offsets ---------------------------------------------------------------------------------

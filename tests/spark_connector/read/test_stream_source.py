@@ -261,6 +261,73 @@ def test_a_failed_offset_commit_does_not_end_the_query(
     assert "were not committed" in caplog.text
 
 
+def group_lag(town: SparkFixture, group: str) -> int:
+    """Return the lag of a group in records, over all partitions."""
+    partitions = town.client.admin.describe_group(group).partitions
+    assert all(each.lag_records is not None for each in partitions)
+    return sum(each.lag_records or 0 for each in partitions)
+
+
+def test_a_query_without_new_records_commits_the_position_that_is_written(
+    town: SparkFixture,
+) -> None:
+    town.create(2)
+    town.write([b""] * 5)
+    group = f"{town.topic}-lag"
+    time = Time()
+    query = timed_source(town, time, groupId=group)
+    query.prepare_available_now()
+
+    reached = query.latest(query.initial(), Limit(records=3))
+    assert read(reached) == [3, 0]
+    query.commit(query.initial())  # Spark does so: there is another batch.
+    assert group_lag(town, group) == 5, "the first batch is not written yet"
+    reached = query.latest(reached, Limit())
+    query.commit(query.latest(query.initial(), Limit(records=3)))
+    assert group_lag(town, group) == 2
+    assert query.latest(reached, Limit()) == reached
+    assert group_lag(town, group) == 0
+
+
+def test_an_idle_query_commits_its_position_once(town: SparkFixture) -> None:
+    town.create()
+    town.write([b""] * 5)
+    time = Time()
+    query = timed_source(town, time, groupId=f"{town.topic}-lag")
+    reached = query.latest(query.initial(), Limit())
+    assert query.latest(reached, Limit()) == reached
+    sent_before = requests_sent(town)
+
+    for _ in range(8):
+        assert query.latest(reached, Limit()) == reached
+
+    assert requests_sent(town) - sent_before == 8, "one request for the offsets each"
+
+
+def test_an_idle_query_tries_a_failed_commit_again_after_a_while(
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    group = f"{town.topic}-lag"
+    town.write([b""] * 5)
+    time = Time()
+    query = timed_source(town, time, groupId=group)
+    reached = query.latest(query.initial(), Limit())
+    with town.client.consumer(
+        town.topic, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+    ) as member:
+        next(iter(member))
+        assert query.latest(reached, Limit()) == reached
+        assert "were not committed" in caplog.text
+        sent_before = requests_sent(town)
+        assert query.latest(reached, Limit()) == reached
+        assert requests_sent(town) - sent_before == 1
+
+    time.now_s += 60
+    assert query.latest(reached, Limit()) == reached
+    assert group_lag(town, group) == 0
+
+
 def test_the_group_has_the_committed_offsets_of_the_stream(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b""] * 5)

@@ -71,6 +71,35 @@ def test_batches_are_limited_and_later_records_wait_for_the_next_run(
     assert sink.values == [*numbers(10), b"late", b"late", b"late"]
 
 
+def group_lag(world: World, group: str) -> int:
+    """Return the lag of a group in records, over all partitions."""
+    partitions = world.client.admin.describe_group(group).partitions
+    return sum(each.lag_records or 0 for each in partitions)
+
+
+def test_the_lag_of_a_group_is_zero_once_an_available_now_query_has_written_all(
+    world: World, tmp_path: Path
+) -> None:
+    world.create(2)
+    world.write(numbers(10))
+    group = f"{world.topic}-lag"
+    lags: list[int] = []
+    sink = Sink(tmp_path)
+    take = sink.take
+
+    def take_and_look(batch: DataFrame, batch_id: int) -> None:
+        if batch_id:
+            lags.append(group_lag(world, group))
+        take(batch, batch_id)
+
+    sink.take = take_and_look  # type: ignore[method-assign]
+    sink.run(world.stream(groupId=group, maxOffsetsPerTrigger="4"))
+
+    assert sink.values == numbers(10)
+    assert lags == [6, 2], "the lag counts what is not written yet"
+    assert group_lag(world, group) == 0
+
+
 @pytest.mark.statement("s23")
 def test_a_query_that_is_triggered_once_reads_everything_at_once(
     world: World, tmp_path: Path
