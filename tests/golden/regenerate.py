@@ -24,12 +24,19 @@ from tests.golden.small_files import small_files
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, sparse_batch, stored_batch
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import Columns
+from tidelog.wire.batch.record_batch import FORMAT_COLUMNAR, Columns
 from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.protocol import api
 
 FOLDER = Path(__file__).parent
 
+LONG_COLUMNS = Columns(
+    2,
+    timestamp_deltas=[0, 100_000],
+    keys=[b"k", b""],
+    values=[bytes(range(256)) + b"!", None],
+    offset_deltas=[0, 1],
+)
 COMPRESSED_COLUMNS = Columns(
     20, keys=[b"user-%d" % number for number in range(20)], values=[b"a value"] * 20
 )
@@ -55,6 +62,9 @@ def golden_files() -> dict[str, bytes]:
     batch = bytes(stored_batch())
     sparse = bytes(sparse_batch())
     sealed = bytes(sealed_batch())
+    columnar = bytes(stored_batch(format_version=FORMAT_COLUMNAR))
+    columnar_sparse = bytes(sparse_batch(format_version=FORMAT_COLUMNAR))
+    long = bytes(long_batch())
     return {
         "record_batch_v1.bin": batch,
         "record_batch_v1.txt": text(dump_batch(batch)),
@@ -64,7 +74,25 @@ def golden_files() -> dict[str, bytes]:
         "record_batch_v1_sealed.txt": text(dump_sealed(sealed)),
         "record_batch_v1_lz4.bin": bytes(sample_batch(Codec.LZ4, columns=COMPRESSED_COLUMNS)),
         "record_batch_v1_zstd.bin": bytes(sample_batch(Codec.ZSTD, columns=COMPRESSED_COLUMNS)),
+        "record_batch_v2.bin": columnar,
+        "record_batch_v2.txt": text(dump_batch(columnar)),
+        "record_batch_v2_sparse.bin": columnar_sparse,
+        "record_batch_v2_sparse.txt": text(dump_batch(columnar_sparse)),
+        "record_batch_v2_long.bin": long,
+        "record_batch_v2_long.txt": text(dump_batch(long)),
+        "record_batch_v2_lz4.bin": bytes(compressed_batch(Codec.LZ4)),
+        "record_batch_v2_zstd.bin": bytes(compressed_batch(Codec.ZSTD)),
     }
+
+
+def long_batch() -> bytearray:
+    """Return a batch of format version 2 with lengths of two bytes and times of four."""
+    return sample_batch(columns=LONG_COLUMNS, format_version=FORMAT_COLUMNAR)
+
+
+def compressed_batch(codec: Codec) -> bytearray:
+    """Return a compressed batch of format version 2."""
+    return sample_batch(codec, columns=COMPRESSED_COLUMNS, format_version=FORMAT_COLUMNAR)
 
 
 def depends_on_the_compressor(name: str) -> bool:
@@ -85,14 +113,43 @@ def dump_batch(batch: bytes) -> Iterator[str]:
     """Yield the lines that explain an uncompressed batch, byte by byte."""
     yield from dump_fields(batch, HEADER_FIELDS)
     columns = cast("list[object]", msgpack.unpackb(batch[HEADER_SIZE:]))
+    version, _, count = struct.unpack_from("<HHI", batch, HEADER_FIELDS["format_version"][0])
     yield from lines(HEADER_SIZE, batch[HEADER_SIZE : HEADER_SIZE + 1], "array of 5 columns")
     offset = HEADER_SIZE + 1
     for name, column in zip(COLUMN_NAMES, columns, strict=True):
         packed = msgpack.packb(column)
         assert batch[offset : offset + len(packed)] == packed
-        yield from lines(offset, packed, f"{name} = {column}")
+        if version == FORMAT_COLUMNAR and column is not None and name != "headers":
+            yield from _dump_columnar(offset, name, column, count=count)
+        else:
+            yield from lines(offset, packed, f"{name} = {column}")
         offset += len(packed)
     assert offset == len(batch)
+
+
+def _dump_columnar(offset: int, name: str, column: object, *, count: int) -> Iterator[str]:
+    """Yield the lines that explain a column of format version 2, which is not nil."""
+    if isinstance(column, bytes):
+        numbers = _numbers(column, "bhiq", count)
+        yield from lines(offset, msgpack.packb(column), f"{name} = {numbers}")
+        return
+    lengths, blob, nulls = cast("tuple[bytes, bytes, bytes | None]", column)
+    yield from lines(offset, b"\x93", f"{name}: array of 3")
+    offset += 1
+    for part, value, meaning in (
+        ("lengths", lengths, _numbers(lengths, "BHI", count)),
+        ("blob", blob, repr(blob[:40])),
+        ("nulls", nulls, None if nulls is None else list(nulls)),
+    ):
+        packed = msgpack.packb(value)
+        yield from lines(offset, packed, f"  {part} = {meaning}")
+        offset += len(packed)
+
+
+def _numbers(packed: bytes, letters: str, count: int) -> list[int]:
+    """Return numbers of the type among these whose size fits their count."""
+    (letter,) = (each for each in letters if struct.calcsize("<" + each) * count == len(packed))
+    return list(struct.unpack(f"<{count}{letter}", packed))
 
 
 def dump_frame(frame: bytes) -> Iterator[str]:

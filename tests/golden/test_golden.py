@@ -10,6 +10,7 @@ from tests.golden.frames import bytes_of, read_dumps
 from tests.golden.regenerate import (
     COMPRESSED_COLUMNS,
     FOLDER,
+    LONG_COLUMNS,
     THROTTLE,
     attachment_of,
     depends_on_the_compressor,
@@ -52,24 +53,28 @@ def test_encoders_reproduce_the_golden_bytes(name: str) -> None:
     )
 
 
-def test_a_golden_batch_decodes() -> None:
-    batch = (FOLDER / "record_batch_v1.bin").read_bytes()
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_golden_batch_decodes(version: int) -> None:
+    batch = (FOLDER / f"record_batch_v{version}.bin").read_bytes()
 
     header = parse_header(batch)
 
     assert header is not None
     assert has_valid_payload(header, batch)
+    assert header.format_version == version
     assert (header.base_offset, header.leader_epoch, header.durable_position) == (1000, 7, 4096)
     assert decode_columns(header, batch, uncompressed_length_max=1000) == SAMPLE_COLUMNS
 
 
-def test_a_golden_sparse_batch_decodes() -> None:
-    batch = (FOLDER / "record_batch_v1_sparse.bin").read_bytes()
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_golden_sparse_batch_decodes(version: int) -> None:
+    batch = (FOLDER / f"record_batch_v{version}_sparse.bin").read_bytes()
 
     header = parse_header(batch)
 
     assert header is not None
     assert has_valid_payload(header, batch)
+    assert header.format_version == version
     assert (header.base_offset, header.next_offset, header.record_count) == (1000, 1003, 2)
     assert decode_columns(header, batch, uncompressed_length_max=1000) == Columns(
         2,
@@ -81,13 +86,23 @@ def test_a_golden_sparse_batch_decodes() -> None:
     )
 
 
-@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_a_golden_compressed_batch_decodes(codec: Codec) -> None:
-    batch = (FOLDER / f"record_batch_v1_{codec.name.lower()}.bin").read_bytes()
+def test_a_golden_batch_with_long_values_decodes() -> None:
+    batch = (FOLDER / "record_batch_v2_long.bin").read_bytes()
 
     header = check_produced(memoryview(batch))
 
-    assert header.codec == codec
+    assert header.format_version == 2
+    assert decode_columns(header, batch, uncompressed_length_max=1000) == LONG_COLUMNS
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_a_golden_compressed_batch_decodes(codec: Codec, version: int) -> None:
+    batch = (FOLDER / f"record_batch_v{version}_{codec.name.lower()}.bin").read_bytes()
+
+    header = check_produced(memoryview(batch))
+
+    assert (header.codec, header.format_version) == (codec, version)
     assert decode_columns(header, batch, uncompressed_length_max=1000) == COMPRESSED_COLUMNS
 
 
@@ -148,7 +163,7 @@ def test_every_golden_file_is_known() -> None:
 
     assert set(WRITTEN_NOW) <= of_wire
     assert all(
-        re.search(r"_v\d+(_lz4|_zstd|_sparse|_sealed)?\.(bin|txt)$", name) for name in of_wire
+        re.search(r"_v\d+(_lz4|_zstd|_sparse|_sealed|_long)?\.(bin|txt)$", name) for name in of_wire
     )
 
 

@@ -19,9 +19,20 @@ from tests.wire.batches import HEADER_SIZE, reseal, sample_batch, with_payload
 from tests.wire.brokers import APIS
 from tests.wire.memory import at_most_allocated
 from tests.wire.samples import EXCHANGES
-from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.batch_columns import (
+    ColumnDecoder,
+    PackedColumns,
+    columns_in_steps,
+    decode_columns,
+)
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import Columns, check_produced, parse_header
+from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
+    Columns,
+    check_produced,
+    parse_header,
+)
 from tidelog.wire.errors import (
     CorruptBatchError,
     InvalidBatchError,
@@ -36,6 +47,7 @@ from tidelog.wire.protocol.frame import PREFIX_SIZE, FrameDecoder
 KiB = 1024
 FRAME_BYTES_MAX = 64 * KiB
 UNCOMPRESSED_LENGTH_MAX = 64 * KiB
+WITHOUT_VALUES = ColumnDecoder({"timestamp_deltas", "keys", "headers"})
 PYTHON_OBJECTS_PER_BYTE = 32
 """Approximate bytes of the object of an empty map or array, which takes one byte."""
 
@@ -206,14 +218,18 @@ def test_a_client_takes_any_bytes(place: int, changes: list[Edit], at_once: int)
 
 
 BATCHES = [
-    bytes(sample_batch(codec, columns=columns))
+    bytes(sample_batch(codec, columns=columns, format_version=version))
     for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD)
+    for version in (FORMAT_VERSION, FORMAT_COLUMNAR)
     for columns in (
         Columns(3, [0, 5, 9], [b"k", None, b""], [b"v", b"w", None], [(), (("a", b"1"),), ()]),
         Columns(200, values=[b"value of some length"] * 200),
         Columns(50, headers=[(("name", b"value"), ("name", b"other"))] * 50),
+        Columns(3, [0, 1 << 40, 5], values=[bytes(300), None, b""], offset_deltas=[0, 1, 2]),
     )
 ]
+UNCOMPRESSED = BATCHES[: len(BATCHES) // 3]
+"""Their payload is damaged as such, and not as the input of a decompressor."""
 
 
 @fuzz
@@ -258,7 +274,7 @@ def test_columns_of_any_bytes_are_understood_or_refused(
 
 
 @fuzz
-@given(st.sampled_from(BATCHES[:3]), edits, st.integers(0, 60))
+@given(st.sampled_from(UNCOMPRESSED), edits, st.integers(0, 60))
 def test_a_payload_of_any_bytes_is_understood_or_refused(
     batch: bytes, changes: list[Edit], count: int
 ) -> None:
@@ -275,6 +291,34 @@ def test_a_payload_of_any_bytes_is_understood_or_refused(
 
     found = [columns.timestamp_deltas, columns.keys, columns.values, columns.headers]
     assert all(len(column) == header.record_count for column in found if column is not None)
+    packed = PackedColumns(header, data, uncompressed_length_max=UNCOMPRESSED_LENGTH_MAX)
+    for name, column in (("keys", columns.keys), ("values", columns.values)):
+        lengths_and_blob = packed.byte_column(name)
+        is_columnar = header.format_version == FORMAT_COLUMNAR and column is not None
+        assert (lengths_and_blob is not None) == is_columnar
+        assert list(packed.column(name) or ()) == list(column or ())
+
+
+@fuzz
+@given(st.sampled_from(UNCOMPRESSED), edits, st.integers(0, 60))
+def test_a_payload_of_any_bytes_is_understood_in_steps_or_refused(
+    batch: bytes, changes: list[Edit], count: int
+) -> None:
+    payload = damaged(batch[HEADER_SIZE:], changes)
+    header = parse_header(with_payload(bytearray(batch), payload, record_count=count))
+    assert header is not None
+
+    with at_most_allocated(PYTHON_OBJECTS_PER_BYTE * UNCOMPRESSED_LENGTH_MAX):
+        steps = columns_in_steps(header, memoryview(payload))
+        try:
+            while True:
+                next(steps)
+        except WireFormatError:
+            return
+        except StopIteration as stop:
+            found: Columns = stop.value
+
+    assert found == WITHOUT_VALUES.decode_plain(header, payload)
 
 
 def test_repaired_damage_gets_past_the_checksums() -> None:

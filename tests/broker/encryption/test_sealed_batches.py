@@ -14,7 +14,9 @@ from tidelog.broker.encryption.master_keys import MasterKeys, master_id_of
 from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
+    FORMAT_VERSION,
     HEADER_SIZE,
+    KNOWN_FORMATS,
     BatchHeader,
     check_produced,
     has_valid_payload,
@@ -37,10 +39,14 @@ NOT_BOUND = ("header_crc", "batch_crc", "durable_position")
 
 
 def sealed_by(
-    cipher: PartitionCipher, codec: Codec = Codec.NONE, *, base_offset: int = 1000
+    cipher: PartitionCipher,
+    codec: Codec = Codec.NONE,
+    *,
+    base_offset: int = 1000,
+    format_version: int = FORMAT_VERSION,
 ) -> tuple[bytearray, BatchHeader]:
     """Return the sealed form of the sample batch, as on a disk, and the header of the plain one."""
-    plain = stored_batch(codec)
+    plain = stored_batch(codec, format_version=format_version)
     header = header_of(plain)
     sealed, _ = cipher.seal(memoryview(plain), header, base_offset=base_offset, leader_epoch=7)
     stored = bytearray(sealed)
@@ -64,18 +70,19 @@ def test_a_sealed_batch_has_valid_checksums_and_hides_its_records() -> None:
     assert b"user-1" not in sealed
 
 
+@pytest.mark.parametrize("version", KNOWN_FORMATS)
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
-def test_an_opened_batch_is_the_batch_of_the_producer(codec: Codec) -> None:
+def test_an_opened_batch_is_the_batch_of_the_producer(codec: Codec, version: int) -> None:
     keys = Keys()
     keys.rotate()
-    sealed, _ = sealed_by(keys.cipher(), codec)
+    sealed, _ = sealed_by(keys.cipher(), codec, format_version=version)
     header = parse_header(sealed)
     assert header is not None
 
     opened_header, opened = keys.cipher().open(header, sealed)
 
-    assert bytes(opened) == bytes(stored_batch(codec))
-    assert opened_header == header_of(stored_batch(codec))
+    assert bytes(opened) == bytes(stored_batch(codec, format_version=version))
+    assert opened_header == header_of(stored_batch(codec, format_version=version))
 
 
 def test_a_producer_cannot_send_a_sealed_batch() -> None:

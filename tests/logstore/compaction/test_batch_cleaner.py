@@ -1,6 +1,7 @@
 """Tests of batch-level compaction: against a naive model, and rule by rule (I27 to I31)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,9 @@ from tidelog.logstore.segments.batch_run import check_run
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.large_messages import chunk_header
 from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
+    KNOWN_FORMATS,
     BatchHeader,
     Columns,
     Headers,
@@ -43,6 +47,7 @@ def stored(
     producer_id: int = 0,
     sequence: int = 0,
     headers: Sequence[Headers] | None = None,
+    format_version: int = FORMAT_VERSION,
 ) -> bytes:
     """Return a stored batch of keys and values."""
     keys, values = [key for key, _ in records], [value for _, value in records]
@@ -51,6 +56,7 @@ def stored(
         first_timestamp_ms=1,
         producer_id=producer_id,
         base_sequence=sequence,
+        format_version=format_version,
     )
     stamp_leader(memoryview(batch), base_offset=base_offset, leader_epoch=epoch)
     stamp_replica(memoryview(batch), durable_position=0)
@@ -58,11 +64,11 @@ def stored(
 
 
 def log_of(*batches: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
-    """Return consecutive batches."""
+    """Return consecutive batches, of all formats in turn."""
     log: list[bytes] = []
     base_offset = 0
-    for records in batches:
-        log.append(stored(*records, base_offset=base_offset))
+    for records, version in zip(batches, cycle(KNOWN_FORMATS), strict=False):
+        log.append(stored(*records, base_offset=base_offset, format_version=version))
         base_offset += len(records)
     return log
 
@@ -160,6 +166,33 @@ def test_compact_then_read_is_read_then_keep_the_newest(
     after = headers_of(left)
     assert after[0].base_offset == 0
     assert after[-1].next_offset == before[-1].next_offset
+
+
+@pytest.mark.parametrize("version", KNOWN_FORMATS)
+def test_a_cleaned_batch_keeps_its_format(version: int) -> None:
+    log = [
+        stored((b"a", b"1"), (b"b", b"2"), format_version=version),
+        stored((b"a", None), base_offset=2, format_version=FORMAT_VERSION),
+    ]
+
+    left = cleaned(log, range_over(log))
+
+    assert rows_of(left) == [(1, b"b", b"2"), (2, b"a", None)]
+    assert [header.format_version for header in headers_of(left)] == [version, FORMAT_VERSION]
+
+
+def test_a_batch_without_records_has_the_format_that_every_reader_knows() -> None:
+    log = [
+        stored((b"a", b"1"), producer_id=7, format_version=FORMAT_COLUMNAR),
+        stored((b"a", b"2"), base_offset=1, format_version=FORMAT_COLUMNAR),
+    ]
+
+    left = cleaned(log, range_over(log), is_header_needed=lambda offset: offset == 0)
+
+    assert [
+        (header.record_count, header.producer_id, header.format_version)
+        for header in headers_of(left)
+    ] == [(0, 7, FORMAT_VERSION), (1, 0, FORMAT_COLUMNAR)]
 
 
 @given(batches)

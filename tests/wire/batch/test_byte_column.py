@@ -10,6 +10,7 @@ from hypothesis import given
 
 from tests.wire.batch.test_record_batch import any_columns
 from tests.wire.batches import HEADER_SIZE, SAMPLE_COLUMNS, decoded, lie, sample_batch, with_payload
+from tidelog.wire.batch import batch_columns, record_batch
 from tidelog.wire.batch.batch_columns import (
     ColumnDecoder,
     PackedColumns,
@@ -223,6 +224,22 @@ def test_a_writer_prefers_format_2_for_many_records(
     record_count: int, highest: int, version: int
 ) -> None:
     assert format_for(record_count, highest) == version
+
+
+def test_headers_are_counted_in_a_batch_that_no_leader_accepts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns = Columns(3, values=[b""] * 3, headers=[(("a", b"b"),)] * 3)
+    batch = columnar(columns)
+
+    monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 12)
+    assert decoded(batch) == columns
+    monkeypatch.setattr(record_batch, "PRODUCED_LENGTH_MAX", 20)
+    with pytest.raises(WireFormatError, match="more than 12 keys and headers"):
+        decoded(batch)
+    with pytest.raises(WireFormatError, match="more than 12 keys and headers"):
+        packed(batch).column("headers")
+    assert packed(batch).column("values") == columns.values
 
 
 # Payloads that contradict their header

@@ -9,6 +9,8 @@ from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import CODEC_NAMES, Codec
 from tidelog.wire.batch.large_messages import chunk_header
 from tidelog.wire.batch.record_batch import (
+    FORMAT_VERSION,
+    KNOWN_FORMATS,
     BatchHeader,
     Columns,
     check_produced,
@@ -127,7 +129,7 @@ def test_an_empty_batch_is_that_of_no_producer_at_no_time() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (0, 0, 0)
     assert (header.first_timestamp_ms, header.max_timestamp_ms) == (0, 0)
     assert header.durable_position == 0
-    assert header.codec == Codec.NONE
+    assert (header.codec, header.format_version) == (Codec.NONE, FORMAT_VERSION)
     assert not header.has_append_time
 
 
@@ -149,19 +151,25 @@ def test_a_producer_cannot_send_sparse_batches() -> None:
         check_produced(memoryview(left))
 
 
-@given(st.data())
-def test_any_records_may_remain(data: st.DataObject) -> None:
+@pytest.mark.parametrize("version", KNOWN_FORMATS)
+@given(data=st.data())
+def test_any_records_may_remain(version: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 8))
     keys = data.draw(st.lists(st.none() | st.binary(max_size=2), min_size=count, max_size=count))
     deltas = data.draw(st.lists(st.integers(-9, 9), min_size=count, max_size=count))
     places = data.draw(st.sets(st.integers(0, count - 1)).map(sorted))
-    batch = encode_batch(Columns(count, timestamp_deltas=deltas, keys=keys), first_timestamp_ms=100)
+    batch = encode_batch(
+        Columns(count, timestamp_deltas=deltas, keys=keys),
+        first_timestamp_ms=100,
+        format_version=version,
+    )
 
     left = encode_sparse(header_of(batch), decoded(batch), places)
 
     header = header_of(left)
     columns = decode_columns(header, left, uncompressed_length_max=1 << 20)
     assert header.next_offset == count
+    assert header.format_version == (version if places else FORMAT_VERSION)
     assert list(columns.offset_deltas or ()) == places
     assert list(columns.keys or ()) == [keys[place] for place in places]
     times = [deltas[place] for place in places]
