@@ -37,10 +37,10 @@ import msgspec
 
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.clock import Timestamp
-from tidelog.client.cluster.metadata import PASSING_ERRORS
+from tidelog.client.cluster.metadata import PASSING_ERRORS, MetadataCache
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import restamp_producer
+from tidelog.wire.batch.record_batch import FORMAT_VERSION, restamp_producer
 from tidelog.wire.errors import (
     ConnectError,
     ConnectionLostError,
@@ -92,10 +92,20 @@ class DeliveryRules:
     """Settings that all partitions of one producer share."""
 
     def __init__(
-        self, *, codec: Codec, is_idempotent: bool, in_flight_max: int, backoff: Backoff
+        self,
+        *,
+        codec: Codec,
+        metadata: MetadataCache | None = None,
+        is_idempotent: bool,
+        in_flight_max: int,
+        backoff: Backoff,
     ) -> None:
-        """Without idempotence one batch of a partition is in flight at a time, to keep order."""
+        """Without idempotence one batch of a partition is in flight at a time, to keep order.
+
+        Batches have the latest format that leaders accept by `metadata`, format version 1 without.
+        """
         self.codec = codec
+        self.metadata = metadata
         self.is_idempotent = is_idempotent
         self.in_flight_max = in_flight_max if is_idempotent else 1
         self.backoff = backoff
@@ -322,12 +332,13 @@ class PartitionBatches:
         return wakes_at
 
     def _encode(self, batch: ProducerBatch) -> None:
-        identity = self.identity or ProducerIdentity(0, 0)
+        identity, metadata = self.identity or ProducerIdentity(0, 0), self._rules.metadata
         batch.encode(
             self._rules.codec,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=self._next_sequence,
+            batch_format=FORMAT_VERSION if metadata is None else metadata.batch_format,
         )
         if self._rules.is_idempotent:
             batch.has_sequence = True

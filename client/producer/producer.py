@@ -100,6 +100,8 @@ class Producer:
             ),
             DeliveryRules(
                 codec=CODEC_NAMES[config.compression_type],
+                # A leader that does not know yet that it may accept a format cannot say so.
+                metadata=None if acks is Acks.NONE else cluster.metadata,
                 is_idempotent=config.enable_idempotence and acks is not Acks.NONE,
                 in_flight_max=config.max_in_flight_requests_per_connection,
                 backoff=cluster.backoff,

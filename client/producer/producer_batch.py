@@ -9,11 +9,23 @@ from typing import NamedTuple, Protocol, TypeVar, cast, final
 
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header
+from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
+    Columns,
+    Headers,
+    encode_batch,
+    parse_header,
+)
 from tidelog.wire.messages.produce import AckLevel
 
 RECORD_OVERHEAD_BYTES = 40
 """Bytes that Python needs for a bytes object in a list, in addition to its contents."""
+
+COLUMNAR_FROM_COUNT = 64
+"""Minimum records of a batch of format version 2. That version saves the readers of whole columns,
+such as Spark, an object for each value, and costs each batch some microseconds
+(`docs/decisions/0054-two-batch-formats.md`)."""
 
 _NO_HEADERS: Headers = ()
 _Item = TypeVar("_Item")
@@ -177,10 +189,20 @@ class ProducerBatch:
             self.timestamp_ms = now_ms
 
     def encode(
-        self, codec: Codec, *, producer_id: int, producer_epoch: int, base_sequence: int
+        self,
+        codec: Codec,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        batch_format: int,
     ) -> None:
-        """Encode the columns into the bytes to send, and free the columns."""
+        """Encode the columns into the bytes to send, and free the columns.
+
+        `batch_format` is the highest format version that leaders accept.
+        """
         count = len(self.values)
+        is_columnar = batch_format >= FORMAT_COLUMNAR and count >= COLUMNAR_FROM_COUNT
         first_timestamp_ms, deltas = self.timestamp_ms, None
         if self.timestamps is not None:
             first_timestamp_ms, deltas = self._timestamp_deltas(self.timestamps, count)
@@ -197,6 +219,7 @@ class ProducerBatch:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
+            format_version=FORMAT_COLUMNAR if is_columnar else FORMAT_VERSION,
         )
         self.record_count = count
         self.base_sequence = base_sequence
@@ -230,6 +253,7 @@ class ProducerBatch:
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
                 base_sequence=header.base_sequence + start,
+                batch_format=header.format_version,
             )
             part.has_sequence = self.has_sequence
             self.parts.append(part)

@@ -6,20 +6,25 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.broker.broker_requests import submit
 from tests.broker.world import START_MS, World
 from tests.client.clients import client_of, orders_client
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.client.producer.producer_batch import COLUMNAR_FROM_COUNT
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
+from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
     RecordTooLargeError,
     UnknownPartitionError,
     UnknownTopicError,
 )
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.protocol import api
 
 
 async def everything(client: Client) -> list[Record]:
@@ -97,6 +102,35 @@ async def test_receipts_of_many_cover_all_of_them(autojump_clock: MockClock) -> 
                 assert found[receipt.partition, receipt.offset + step] == values[index]
                 places.append(index)
         assert sorted(places) == list(range(100))
+
+
+async def test_long_batches_are_columnar_as_soon_as_the_cluster_accepts_them(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    values = [b"%d" % number for number in range(COLUMNAR_FROM_COUNT)]
+    async with client_of(world) as client, world.client() as raw:
+        topic = (await client.admin.create_topic("orders")).topic_id
+        while not (await client.admin.describe_features()).level:  # noqa: ASYNC110 (in the broker)
+            await trio.sleep(0.1)
+        async with client.producer() as producer:
+            await producer.send_many("orders", values)
+            await producer.send_many("orders", values[1:])
+        async with client.producer(acks=0) as producer:
+            await producer.send_many("orders", values)
+
+        found: list[int] = []
+        offset, request = 0, FetchRequest(0, 1, 1 << 20, [PartitionFetch(topic, 0, 0, 1 << 20)])
+        while offset < 3 * len(values) - 1:
+            _, data = await submit(raw, api.FETCH, request).reply_and_attachment()
+            found, position = [], 0
+            while position < len(data):
+                header = parse_header(data, position)
+                assert header is not None
+                found.append(header.format_version)
+                position, offset = position + header.size, header.next_offset
+        assert found == [2, 1, 1]
+        assert [record.value for record in await everything(client)] == values + values[1:] + values
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])

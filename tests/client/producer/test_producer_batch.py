@@ -2,10 +2,15 @@
 
 import pytest
 
-from tidelog.client.producer.producer_batch import Fate, ProducerBatch
+from tidelog.client.producer.producer_batch import COLUMNAR_FROM_COUNT, Fate, ProducerBatch
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import Columns, check_produced
+from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
+    Columns,
+    check_produced,
+)
 from tidelog.wire.messages.produce import AckLevel
 
 LIMIT = 1 << 20
@@ -15,8 +20,12 @@ def open_batch() -> ProducerBatch:
     return ProducerBatch(0, timestamp_ms=1000, linger_until=0.0, deadline=1.0)
 
 
-def encode(batch: ProducerBatch, codec: Codec = Codec.NONE) -> None:
-    batch.encode(codec, producer_id=7, producer_epoch=1, base_sequence=40)
+def encode(
+    batch: ProducerBatch, codec: Codec = Codec.NONE, *, batch_format: int = FORMAT_VERSION
+) -> None:
+    batch.encode(
+        codec, producer_id=7, producer_epoch=1, base_sequence=40, batch_format=batch_format
+    )
 
 
 def columns_of(batch: ProducerBatch) -> Columns:
@@ -116,6 +125,34 @@ def test_halves_of_a_split_batch_have_its_records_and_sequences(codec: Codec) ->
     assert check_produced(memoryview(first.encoded)).base_sequence == 40
     assert check_produced(memoryview(second.encoded)).base_sequence == 43
     assert check_produced(memoryview(second.encoded)).max_timestamp_ms == 1009
+
+
+def test_only_long_batches_have_the_latest_format_that_leaders_accept() -> None:
+    cases = [
+        (COLUMNAR_FROM_COUNT, FORMAT_COLUMNAR, FORMAT_COLUMNAR),
+        (COLUMNAR_FROM_COUNT, FORMAT_COLUMNAR + 1, FORMAT_COLUMNAR),
+        (COLUMNAR_FROM_COUNT, FORMAT_VERSION, FORMAT_VERSION),
+        (COLUMNAR_FROM_COUNT - 1, FORMAT_COLUMNAR, FORMAT_VERSION),
+    ]
+    for count, batch_format, expected in cases:
+        batch = filled(count)
+        encode(batch, batch_format=batch_format)
+        assert check_produced(memoryview(batch.encoded)).format_version == expected
+
+
+def test_halves_of_a_split_batch_keep_its_format_while_they_are_long() -> None:
+    batch = filled(2 * COLUMNAR_FROM_COUNT + 1)
+    encode(batch, batch_format=FORMAT_COLUMNAR)
+    whole = columns_of(batch)
+
+    halves = batch.split(Codec.NONE)
+
+    found = [columns_of(half) for half in halves]
+    assert [*(found[0].values or ()), *(found[1].values or ())] == whole.values
+    headers = [check_produced(memoryview(half.encoded)) for half in halves]
+    assert [header.format_version for header in headers] == [FORMAT_COLUMNAR] * 2
+    quarters = [check_produced(memoryview(each.encoded)) for each in halves[0].split(Codec.NONE)]
+    assert [header.format_version for header in quarters] == [FORMAT_VERSION] * 2
 
 
 def test_a_split_batch_combines_the_outcomes_of_its_halves() -> None:
