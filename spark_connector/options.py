@@ -51,7 +51,8 @@ _HINTS: Final = {
 _LIKELY: Final = 0.7
 """Similarity from which on one name is likely a misspelling of another."""
 _REQUEST_TIMEOUT_MS: Final = 30_000
-_CONNECT_TIMEOUT_MS: Final = 10_000
+_CONNECT_TIMEOUT_MS: Final = 4_000
+"""A user learns within 5 s, with the time that Spark needs, that no broker is there."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 Choice = TypeVar("Choice", bound=str)
 
@@ -212,6 +213,7 @@ class ConnectionOptions:
     request_timeout_ms: int = _REQUEST_TIMEOUT_MS
     """Milliseconds to wait for a reply, and to retry a request."""
     connect_timeout_ms: int = _CONNECT_TIMEOUT_MS
+    """Milliseconds for one connection, and in all for the first one of a driver."""
     client_id: str = "spark"
     """Client id that brokers log."""
     user: str | None = None

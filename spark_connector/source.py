@@ -17,7 +17,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.spark_connector.options import WriteOptions
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.one_line import in_one_line
+from tidelog.spark_connector.options import SERVERS, WriteOptions
 from tidelog.spark_connector.read.batch_reader import BatchReader
 from tidelog.spark_connector.read.columns import check_projection, columns_of, ddl
 from tidelog.spark_connector.read.read_options import ReadOptions
@@ -39,6 +41,7 @@ class TidelogSource(DataSource):
         """Return the name for `format`."""
         return "tidelog"
 
+    @in_one_line()
     def schema(self) -> str:
         """Return the columns; `.schema("value binary, offset long")` reads only these.
 
@@ -48,6 +51,7 @@ class TidelogSource(DataSource):
         keep_imports_out_of_collections()
         return ddl(columns_of(self._read_options(is_stream=None)))
 
+    @in_one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader for a batch.
 
@@ -58,6 +62,7 @@ class TidelogSource(DataSource):
         options = self._read_options(is_stream=False)
         return BatchReader(options, _columns(schema, options))
 
+    @in_one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a reader for a stream.
 
@@ -67,14 +72,20 @@ class TidelogSource(DataSource):
         options = self._read_options(is_stream=True)
         return StreamReader(options, _columns(schema, options))
 
+    @in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer for a batch.
 
         Raises:
             ConfigError: An option or a column is invalid, or the mode is `overwrite`.
+            ConnectError: No broker could be reached; one line. A stream waits for its brokers.
         """
-        return BatchWriter(_write_options(self.options, schema, is_overwriting=overwrite))
+        options = _write_options(self.options, schema, is_overwriting=overwrite)
+        with borrowed(options.connection) as cluster:
+            cluster.reach()
+        return BatchWriter(options)
 
+    @in_one_line()
     def streamWriter(  # noqa: N802
         self,
         schema: StructType,
@@ -88,13 +99,28 @@ class TidelogSource(DataSource):
         return StreamWriter(_write_options(self.options, schema, is_overwriting=overwrite))
 
     def _read_options(self, *, is_stream: bool | None) -> ReadOptions:
+        _refuse_tables(self.options)
         return ReadOptions.parse(with_user_settings(self.options), is_stream=is_stream)
+
+
+def _refuse_tables(raw: Mapping[str, str]) -> None:
+    """Refuse a table of Spark's catalog, whose reads and writes get no options (pyspark 4.3).
+
+    `CREATE TABLE` passes the properties of the table. Later Spark passes nothing.
+    """
+    if not raw or "provider" in map(str.lower, raw):
+        raise ConfigError(
+            "Spark passes no options to a table of CREATE TABLE ... USING tidelog; say CREATE"
+            f" TEMPORARY VIEW orders USING tidelog OPTIONS ('{SERVERS}' 'host:port', subscribe"
+            " 'orders'), or give options to spark.read and write"
+        )
 
 
 def _write_options(
     raw: Mapping[str, str], schema: StructType, *, is_overwriting: bool
 ) -> WriteOptions:
     keep_imports_out_of_collections()
+    _refuse_tables(raw)
     options = WriteOptions.parse(with_user_settings(raw))
     if is_overwriting:
         raise ConfigError(

@@ -53,9 +53,10 @@ class BrokerConnection:
         address: Address,
         options: ConnectionOptions,
         *,
+        timeout_s: float | None = None,
         on_wrong_reply: Callable[[Sequence[ApiKey], WireFormatError], None] | None = None,
     ) -> None:
-        """Connect and exchange HELLO.
+        """Connect and exchange HELLO, in `timeout_s`, by default that of `options`.
 
         `on_wrong_reply` is called when a wrong reply ends the connection, with the APIs that it may
         have been meant for.
@@ -70,16 +71,10 @@ class BrokerConnection:
         """Request in flight, or the last one."""
         self._first_bytes: bytes | None = b""
         """Start of the answer to the hello, which may be of another service; then `None`."""
-        timeout_s = options.connect_timeout_ms / 1000
-        try:
-            self._socket: socket.socket = socket.create_connection(
-                (address.host, address.port), timeout_s
-            )
-        except OSError as error:
-            is_refused = isinstance(error, ConnectionRefusedError)
-            line = diagnose(address.host, address.port, error)
-            raise ConnectError(line, is_refused=is_refused) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if timeout_s is None:
+            timeout_s = options.connect_timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
+        self._socket: socket.socket = _connected(address, timeout_s)
         if options.tls_ca is not None:
             self._socket = _with_tls(self._socket, address, options)
         self._core = ClientConnection(max_frame_bytes=_FRAME_BYTES_MAX)
@@ -90,7 +85,8 @@ class BrokerConnection:
         """Requests sent so far, of any kind."""
         try:
             request = HelloRequest(options.client_id, CLIENT_VERSION)
-            hello, _ = self.call(api.HELLO, request, timeout_s=timeout_s)
+            left_s = max(deadline - time.monotonic(), 0)
+            hello, _ = self.call(api.HELLO, request, timeout_s=left_s)
             self._first_bytes = None
             self._core.set_offered(hello.apis)
             log_in(
@@ -229,6 +225,18 @@ class BrokerConnection:
     def _lost(self, error: OSError) -> ConnectionLostError:
         self.close()
         return ConnectionLostError(f"connection to {self._address}: {error.strerror or error}")
+
+
+def _connected(address: Address, timeout_s: float) -> socket.socket:
+    """Return a socket; raises `ConnectError` if no process listens there."""
+    try:
+        found = socket.create_connection((address.host, address.port), timeout_s)
+    except OSError as error:
+        is_refused = isinstance(error, ConnectionRefusedError)
+        line = diagnose(address.host, address.port, error)
+        raise ConnectError(line, is_refused=is_refused) from error
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
 
 
 def _with_tls(plain: socket.socket, address: Address, options: ConnectionOptions) -> socket.socket:

@@ -26,6 +26,7 @@ from tidelog.wire.errors import (
     ConnectionLostError,
     LeaderNotAvailableError,
     NotControllerError,
+    RequestTimedOutError,
     RetriableError,
     TidelogError,
     UnknownTopicError,
@@ -51,6 +52,8 @@ RETRIED_ERRORS: Final = (RetriableError, ConnectionLostError, WireFormatError)
 """Errors that may pass when an idempotent request is repeated."""
 _BACKOFF_S = 0.05
 _BACKOFF_MAX_S = 1.0
+_CONNECT_MIN_S = 0.1
+"""Least time for one of many brokers that share a deadline."""
 _log = logging.getLogger(__name__)
 
 
@@ -106,8 +109,41 @@ class BlockingClusterClient:
             raise LeaderNotAvailableError(f"the metadata has no address of node {node_id}")
         return self._connect(Address(known.host, known.port))
 
-    def any_connection(self) -> BrokerConnection:
+    def reach(self) -> None:
+        """Connect to any broker within `client.connect.timeout.ms` in all, if none is connected.
+
+        A driver calls this first, so that a user learns soon that no broker is there. Tasks wait
+        longer for brokers: `retry`.
+
+        Raises:
+            ConnectError: No broker can be reached; one line.
+            RequestTimedOutError: A process listens and does not answer.
+            TidelogError: A broker rejected the connection.
+        """
+        options = self.options
+        limit_ms = min(options.connect_timeout_ms, options.request_timeout_ms)
+        deadline = time.monotonic() + limit_ms / 1000
+        failure_count = 0
+        while True:
+            try:
+                self.any_connection(deadline=deadline)
+            except (ConnectionLostError, RequestTimedOutError):
+                failure_count += 1
+                delay_s = self._backoff.delay(failure_count)
+                if time.monotonic() + delay_s >= deadline:
+                    raise
+                time.sleep(delay_s)
+            except RetriableError:
+                return  # A broker is there, and may be ready when it is asked.
+            else:
+                return
+
+    def any_connection(self, *, deadline: float | None = None) -> BrokerConnection:
         """Return a connection to any broker; brokers that sent wrong replies lately come last.
+
+        Args:
+            deadline: Time in monotonic seconds that the unconnected brokers share; by default each
+                has `client.connect.timeout.ms`.
 
         Raises:
             ConnectError: No broker can be reached; one line.
@@ -119,9 +155,13 @@ class BlockingClusterClient:
         announced = [Address(each.host, each.port) for each in self.metadata.brokers.values()]
         failures: list[TidelogError] = []
         known = dict.fromkeys((*announced, *self.options.addresses))
-        for address in sorted(known, key=self._wrong_replies.retry_at):
+        for place, address in enumerate(sorted(known, key=self._wrong_replies.retry_at)):
+            timeout_s = None
+            if deadline is not None:
+                left_s = max(deadline - time.monotonic(), 0)
+                timeout_s = max(left_s / (len(known) - place), _CONNECT_MIN_S)
             try:
-                return self._connect(address)
+                return self._connect(address, timeout_s)
             except (ConnectError, RetriableError) as error:
                 failures.append(error)
         for failure in failures:
@@ -295,11 +335,13 @@ class BlockingClusterClient:
                 if not connection.is_idle:
                     connection.close()  # The next refresh may then choose another broker.
 
-    def _connect(self, address: Address) -> BrokerConnection:
+    def _connect(self, address: Address, timeout_s: float | None = None) -> BrokerConnection:
         """Return a connection to an address, after the backoff from wrong replies."""
         time.sleep(max(self._wrong_replies.retry_at(address) - time.monotonic(), 0))
         note = partial(self._note_wrong_reply, address)
-        connection = BrokerConnection(address, self.options, on_wrong_reply=note)
+        connection = BrokerConnection(
+            address, self.options, timeout_s=timeout_s, on_wrong_reply=note
+        )
         known = self._connections.get(connection.hello.node_id)
         if known is not None and not known.is_closed:
             connection.close()

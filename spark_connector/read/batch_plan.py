@@ -26,10 +26,12 @@ def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
         ConfigError: A range ends before it begins, or the options do not fit the partitions.
         DataLossError: Requested records are gone, and `failOnDataLoss` is true.
         UnknownTopicError: A topic does not exist.
+        ConnectError: No broker could be reached within `client.connect.timeout.ms`; one line.
         TidelogError: No broker answered.
     """
     for line in options.ignored:
         _log.warning("%s", line)
+    cluster.reach()
     ranges = known_ranges(cluster, options)
     now_ms = int(time.time() * 1000)
     start = starting_offsets(

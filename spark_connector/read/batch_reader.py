@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.one_line import in_one_line
 from tidelog.spark_connector.read.batch_plan import plan
 from tidelog.spark_connector.read.columns import COLUMN_TYPES
 from tidelog.spark_connector.read.history_reader import read_history
@@ -28,6 +29,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = tuple(columns)
 
+    @in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each task; see `spark_connector.read.batch_plan`."""
         with borrowed(self._options.connection) as cluster:
@@ -47,4 +49,5 @@ def read_partition(
     if isinstance(wanted, Slice):
         schema = arrow_schema(columns, [COLUMN_TYPES[name] for name in columns])
         read = read_slice if options.selection.history_of is None else read_history
-        yield from read(options, schema, wanted)
+        with in_one_line():
+            yield from read(options, schema, wanted)

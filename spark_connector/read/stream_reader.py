@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tidelog.spark_connector.one_line import in_one_line
 from tidelog.spark_connector.read.batch_reader import read_partition
 from tidelog.spark_connector.read.offset_ranges import StreamOffset, split
 from tidelog.spark_connector.read.read_options import ReadOptions
@@ -32,6 +33,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._answered: tuple[dict[str, Any], StreamOffset] | None = None
         """The last reply of `latestOffset`, which is mostly the start of the next call."""
 
+    @in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the initial position of the query."""
         return self._planner().initial().to_json()
@@ -47,6 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @in_one_line()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; `start` if there is nothing to read yet."""
         answered = self._answered
@@ -62,10 +65,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._planner().reported()
         return None if latest is None else latest.to_json()
 
+    @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Set the end of the query to the current end of the partitions."""
         self._planner().prepare_available_now()
 
+    @in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return one partition for each task of a batch; the same for a repeated batch."""
         slices = slices_between(StreamOffset.from_json(start), StreamOffset.from_json(end))

@@ -6,10 +6,12 @@ process for as long as the query, and holds no state that the checkpoint would n
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, final
 
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import known_ranges
 from tidelog.spark_connector.read.data_loss import lost
@@ -85,6 +87,7 @@ class StreamSource:
         self._told: set[str] = set()
         for line in options.ignored:
             self._warn(line)
+        self._has_reached = False
 
     def initial(self) -> StreamOffset:
         """Return the initial position of the query; the same for each call.
@@ -94,7 +97,7 @@ class StreamSource:
         """
         if self._initial is None:
             options = self._options
-            with borrowed(options.connection) as cluster:
+            with self._reached() as cluster:
                 ranges = known_ranges(cluster, options)
                 offsets = starting_offsets(
                     cluster,
@@ -117,7 +120,7 @@ class StreamSource:
             TidelogError: No broker answered.
         """
         options = self._options
-        with borrowed(options.connection) as cluster:
+        with self._reached() as cluster:
             try:
                 ranges = known_ranges(cluster, options)
             except UnknownTopicError:
@@ -175,6 +178,15 @@ class StreamSource:
             self._commits_from = self._now() + _COMMIT_RETRY_S
             self._warn(f"the offsets of the group were not committed: {error}")
 
+    @contextmanager
+    def _reached(self) -> Iterator[BlockingClusterClient]:
+        """Lend a cluster client; the first time it has reached a broker, or fails soon."""
+        with borrowed(self._options.connection) as cluster:
+            if not self._has_reached:
+                cluster.reach()
+                self._has_reached = True  # From now on the query waits for its brokers.
+            yield cluster
+
     # -- offsets ---------------------------------------------------------------------------------
 
     def _available_offsets(self, start: StreamOffset) -> AvailableOffsets:
@@ -205,7 +217,7 @@ class StreamSource:
             if left_s > 0 and not wait:
                 return False
             self._wait(max(left_s, 0))
-        with borrowed(self._options.connection) as cluster:
+        with self._reached() as cluster:
             sent_before = cluster.sent_count
             selection = self._options.selection
             self._ranges = look(cluster, selection, with_sizes=self._has_byte_limit)

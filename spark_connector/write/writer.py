@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 from tidelog.client.transactions.staged_places import StagedPlace
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.one_line import in_one_line
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.worker_process import keep_imports_out_of_collections
 from tidelog.spark_connector.write import transaction
@@ -63,15 +64,18 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._name = options.transactional_id or f"spark-{uuid.uuid4()}"
 
+    @in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
         """Stage the rows of one task."""
         batch_id = self._options.transactional_batch_id or 0
         return stage(self._options, self._name, batch_id, batches=iterator)
 
+    @in_one_line()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the records that these tasks have staged."""
         commit(self._options, messages, is_last=self._options.transactional_id is None)
 
+    @in_one_line()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort unless committed: Spark also calls this after a commit."""
         abort(self._options, messages)
@@ -93,6 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._options = options
 
+    @in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
         """Stage the rows of one task."""
         query_id, batch_id = self._query_and_batch()
@@ -100,11 +105,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._options, self._options.transactional_id or query_id, batch_id, batches=iterator
         )
 
+    @in_one_line()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit the records that these tasks have staged; idempotent."""
         del batchId
         commit(self._options, messages)
 
+    @in_one_line()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort unless committed: Spark also calls this after a commit."""
         del batchId

@@ -1,5 +1,8 @@
 """Tests of the data source: invalid options are refused when a table is loaded."""
 
+import socket
+from functools import partial
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -10,7 +13,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 from tidelog.spark_connector.read.batch_reader import BatchReader
 from tidelog.spark_connector.read.stream_reader import StreamReader
 from tidelog.spark_connector.source import TidelogSource
-from tidelog.wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError, ConnectError
 
 OPTIONS = {"bootstrap.servers": "here:1", "subscribe": "orders"}
 SOME = StructType().add("value", BinaryType()).add("offset", LongType())
@@ -41,3 +44,23 @@ def test_a_batch_takes_options_of_a_stream_and_a_stream_refuses_an_end() -> None
 def test_a_schema_with_another_column_type_is_refused() -> None:
     with pytest.raises(ConfigError, match="column value is binary, not string"):
         TidelogSource(dict(OPTIONS)).reader(StructType().add("value", StringType()))
+
+
+@pytest.mark.parametrize("options", [{}, {**OPTIONS, "provider": "tidelog", "owner": "ann"}])
+def test_a_table_of_the_catalog_is_refused_with_the_view_to_create_instead(
+    options: dict[str, str],
+) -> None:
+    source = TidelogSource(options)
+
+    for use in (source.schema, partial(source.reader, SOME), partial(source.writer, SOME, False)):
+        with pytest.raises(ConfigError, match="CREATE TEMPORARY VIEW orders USING tidelog OPTIONS"):
+            use()
+
+
+def test_a_batch_write_says_soon_that_no_broker_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = "{}:{}".format(*listener.getsockname())
+    options = {"bootstrap.servers": address, "topic": "orders", "client.connect.timeout.ms": "50"}
+
+    with pytest.raises(ConnectError, match="is the broker running"):
+        TidelogSource(options).writer(SOME, overwrite=False)

@@ -2,6 +2,8 @@
 
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
+from time import perf_counter
 
 import pytest
 
@@ -20,6 +22,7 @@ from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.errors import (
     ConnectError,
     LeaderNotAvailableError,
+    RequestTimedOutError,
     UnknownQueueError,
     UnknownTopicError,
 )
@@ -173,3 +176,48 @@ def test_the_error_of_a_missing_topic_or_queue_has_its_public_name() -> None:
     assert str(topic) == "there is no topic 'orders'"
     assert isinstance(queue, UnknownQueueError)
     assert str(queue) == "there is no queue 'orders'"
+
+
+def unreachable_address() -> Address:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return Address(*listener.getsockname())
+
+
+def test_a_driver_gives_up_soon_if_no_broker_is_there() -> None:
+    options = ConnectionOptions(
+        addresses=(unreachable_address(), unreachable_address()), connect_timeout_ms=200
+    )
+    cluster = BlockingClusterClient(options)
+    began = perf_counter()
+
+    with pytest.raises(ConnectError, match=r"\A[^\n]*nothing listens there[^\n]*\Z"):
+        cluster.reach()
+
+    assert perf_counter() - began < options.request_timeout_ms / 1000
+
+
+def test_silent_brokers_share_the_time_of_a_driver() -> None:
+    with ExitStack() as silent:
+        listeners = [silent.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        addresses = tuple(Address(*listener.getsockname()) for listener in listeners)
+        cluster = BlockingClusterClient(
+            ConnectionOptions(addresses=addresses, connect_timeout_ms=900)
+        )
+        began = perf_counter()
+
+        with pytest.raises(RequestTimedOutError, match="did not answer HELLO"):
+            cluster.reach()
+
+    assert perf_counter() - began < 3 * 0.9
+
+
+def test_a_driver_that_has_a_connection_sends_nothing(
+    town: SparkFixture, cluster: BlockingClusterClient
+) -> None:
+    del town
+    cluster.reach()
+    sent = cluster.sent_count
+
+    cluster.reach()
+
+    assert cluster.sent_count == sent

@@ -1,6 +1,8 @@
 """Tests of batch reads: results of Spark's Kafka source, and errors instead of guesses."""
 
 import datetime as dt
+import socket
+from time import perf_counter
 
 import pytest
 from pyspark.errors import PySparkException
@@ -147,6 +149,44 @@ def test_a_damaged_batch_fails_the_task_and_the_error_names_it(world: World) -> 
 
     with pytest.raises(PySparkException, match=f"{world.topic}/0.* offset 1 "):
         world.rows()
+
+
+@pytest.mark.parametrize("is_write", [False, True])
+def test_a_broker_that_is_down_is_reported_soon_and_in_one_line(
+    world: World, *, is_write: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = "{}:{}".format(*listener.getsockname())
+    rows = world.spark.range(1).selectExpr("cast(id AS string) AS value")
+    sink = rows.write.format("tidelog").option("topic", world.topic).mode("append")
+    table = world.load(**{"bootstrap.servers": address})
+    use = sink.option("bootstrap.servers", address).save if is_write else table.count
+    began = perf_counter()
+
+    with pytest.raises(PySparkException) as caught:
+        use()
+
+    assert perf_counter() - began < 25, "the limit of a request is 30 s"
+    told, *after = str(caught.value).splitlines()
+    assert f"ConnectError: cannot connect to {address}: Connection refused" in told
+    assert [line.strip() for line in after] == ["SQLSTATE: 38000"]
+
+
+def test_a_table_of_the_catalog_is_refused_and_a_view_reads_the_topic(world: World) -> None:
+    world.create()
+    world.write([b"a"])
+    options = f"OPTIONS ('bootstrap.servers' '{world.address}', subscribe '{world.topic}')"
+
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW orders USING tidelog"):
+        world.spark.sql(f"CREATE TABLE orders USING tidelog {options}")
+    world.spark.sql(f"CREATE TABLE orders (value binary) USING tidelog {options}")
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW orders USING tidelog"):
+        world.spark.sql("SELECT * FROM orders").collect()
+    world.spark.sql("DROP TABLE orders")
+
+    world.spark.sql(f"CREATE TEMPORARY VIEW orders USING tidelog {options}")
+    assert world.spark.sql("SELECT cast(value AS string) FROM orders").first() == ("a",)
+    world.spark.sql("DROP VIEW orders")
 
 
 def test_dead_letters_have_source_and_reason(world: World) -> None:
