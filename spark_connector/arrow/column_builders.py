@@ -1,12 +1,12 @@
 """Builders of Arrow columns from record batches.
 
-Pure: no clock, no I/O. Imports pyarrow, so only readers import it. Per-record work runs in C: keys
-and values of equal length, and timestamps close to each other, go from the payload of a batch to
-Arrow without Python objects.
+Pure: no clock, no I/O. Imports pyarrow, so only readers import it. Per-record work runs in C: keys,
+values and timestamps of batches of format 2 go from the payload to Arrow without Python objects.
+Their lengths become Arrow's offsets by a cumulative sum.
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final, Protocol, final
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.spark_connector.arrow.record_columns import RecordColumns
-from tidelog.wire.batch.batch_columns import EvenBytes
+from tidelog.wire.batch.byte_column import ByteColumn
+from tidelog.wire.env.env import BytesLike
 
 ROWS_MAX: Final = 16_384
 """Rows of one Arrow batch: enough to spread the cost of a batch, few enough for memory."""
@@ -23,6 +24,17 @@ TIME: Final = pa.timestamp("us", tz="UTC")
 _TIME_IN_MS: Final = pa.timestamp("ms", tz="UTC")
 _COUNTED: Final = pa.array(range(ROWS_MAX), pa.int64())
 _NUMBER_BYTES: Final = 8
+_KINDS: Final[Mapping[str, pa.DataType]] = {
+    "B": pa.uint8(),
+    "H": pa.uint16(),
+    "I": pa.uint32(),
+    "b": pa.int8(),
+    "h": pa.int16(),
+    "i": pa.int32(),
+    "q": pa.int64(),
+}
+"""Arrow types by the type codes of `array`, for numbers of their exact size."""
+_ZERO: Final = pa.array([0], pa.int32())
 
 
 class ColumnBuilder(Protocol):
@@ -109,9 +121,8 @@ class OffsetBuilder:
 
     def take(self) -> pa.Array:
         """See `ColumnBuilder.take`."""
-        runs = [_numbers(run) for run in self._runs]
-        self._runs = []
-        return _joined(runs)
+        runs, self._runs = self._runs, []
+        return _joined([_offsets(run) for run in runs])
 
 
 @final
@@ -121,19 +132,18 @@ class TimestampBuilder:
     def __init__(self) -> None:
         """Create an empty builder."""
         self._firsts = RunBuilder(lambda records: records.first_timestamp_ms, pa.int64())
-        self._deltas: list[Sequence[int]] = []
+        self._deltas = _Numbers(pa.int64())
 
     def add(self, records: RecordColumns) -> int:
         """See `ColumnBuilder.add`."""
         deltas = records.timestamp_deltas
         self._firsts.add(records)
-        self._deltas.append(bytes(len(records)) if deltas is None else deltas)
+        self._deltas.add(bytes(len(records)) if deltas is None else deltas)
         return len(records) * _NUMBER_BYTES
 
     def take(self) -> pa.Array:
         """See `ColumnBuilder.take`."""
-        deltas, self._deltas = self._deltas, []
-        times = pc.add(self._firsts.take(), _joined([_numbers(run) for run in _merged(deltas)]))
+        times = pc.add(self._firsts.take(), _joined(self._deltas.take()))
         return times.view(_TIME_IN_MS).cast(TIME)
 
 
@@ -146,9 +156,9 @@ class BinaryBuilder:
         self._name = name
         self._of = of
         self._nulls = _Nulls()
-        self._even = _Even()
+        self._packed = _Packed()
         self._objects = _Objects()
-        self._run: _Nulls | _Even | _Objects = self._nulls
+        self._run: _Nulls | _Packed | _Objects = self._nulls
         """The run that holds the newest values; older values are in `_pieces`."""
         self._pieces: list[pa.Array] = []
 
@@ -159,10 +169,13 @@ class BinaryBuilder:
             self._begin(self._nulls)
             self._nulls.count += len(records)
             return 0
-        even = records.even_bytes(self._name)
-        if even is None or not self._add_even(even):
+        column = records.byte_column(self._name)
+        if column is None:
             self._begin(self._objects)
             self._objects.values += self._of(records)
+        else:
+            self._begin(self._packed)
+            self._packed.add(column)
         return size
 
     def take(self) -> pa.Array:
@@ -171,13 +184,7 @@ class BinaryBuilder:
         self._pieces = []
         return _joined(pieces)
 
-    def _add_even(self, even: EvenBytes) -> bool:
-        self._begin(self._even)
-        if not self._even.fits(even):
-            self._pieces.append(self._even.take())
-        return self._even.add(even)
-
-    def _begin(self, run: "_Nulls | _Even | _Objects") -> None:
+    def _begin(self, run: "_Nulls | _Packed | _Objects") -> None:
         if run is not self._run:
             self._pieces.append(self._run.take())
             self._run = run
@@ -208,44 +215,103 @@ class _Objects:
 
 
 @final
-class _Even:
-    """Run of values of equal length.
+class _Packed:
+    """Run of values as lengths and a blob, copied from batches of format 2."""
 
-    They share one buffer, which is kept: a new buffer for each batch costs more than the copy,
-    because the kernel clears every page that it hands out.
+    def __init__(self) -> None:
+        self._lengths = _Numbers(pa.int32())
+        self._blob = _Blob()
+        self._nulls = bytearray()
+        self._has_nulls = False
+
+    def add(self, column: ByteColumn) -> None:
+        """Add a checked column."""
+        self._lengths.add(column.length_numbers())
+        self._blob.add(column.blob)
+        if column.nulls is None:
+            self._nulls += bytes(len(column))
+        else:
+            self._nulls += column.nulls
+            self._has_nulls = True
+
+    def take(self) -> pa.Array:
+        nulls, self._nulls = self._nulls, bytearray()
+        present = None
+        if self._has_nulls:
+            present = pc.equal(_array("B", nulls), 0).buffers()[1]
+            self._has_nulls = False
+        ends = pc.cumulative_sum(_joined([_ZERO, *self._lengths.take()])).buffers()[1]
+        return pa.Array.from_buffers(pa.binary(), len(nulls), [present, ends, self._blob.take()])
+
+
+@final
+class _Blob:
+    """Bytes that become a buffer of Arrow without another copy.
+
+    Arrow's pool hands out memory that it used before. A `bytearray` takes it from the kernel, which
+    clears every page: that takes longer than the copy.
     """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._size = 1 << 16
+        """Bytes of the next buffer: those of the last one, and some more."""
+        self._buffer = pa.allocate_buffer(0)
+        self._view = memoryview(self._buffer).cast("B")
         self._end = 0
-        self._head = b""
-        self._value_bytes = 0
 
-    def fits(self, even: EvenBytes) -> bool:
-        """Return whether these values are as long as those of the run."""
-        return not self._end or even.head == self._head
+    def add(self, content: BytesLike) -> None:
+        """Add a copy of the content."""
+        end = self._end + len(content)
+        if end > len(self._view):
+            self._size = max(self._size, 2 * end)
+            larger = pa.allocate_buffer(self._size)
+            view = memoryview(larger).cast("B")
+            view[: self._end] = self._view[: self._end]
+            self._buffer, self._view = larger, view
+        self._view[self._end : end] = content
+        self._end = end
 
-    def add(self, even: EvenBytes) -> bool:
-        """Add values that fit; return False if their lengths differ."""
-        end = self._end + len(even.content)
-        if end > len(self._buffer):
-            self._buffer += bytes(end - len(self._buffer))
-        if not even.copy_to(self._buffer, self._end):
-            return False
-        self._head, self._value_bytes, self._end = even.head, even.value_bytes, end
-        return True
+    def take(self) -> pa.Buffer:
+        """Return the bytes, and begin another buffer: Arrow keeps this one."""
+        taken = self._buffer.slice(0, self._end)
+        self._size = self._end + (self._end >> 3)
+        self._buffer = pa.allocate_buffer(0)
+        self._view, self._end = memoryview(self._buffer).cast("B"), 0
+        return taken
 
-    def take(self) -> pa.Array:
-        end, self._end = self._end, 0
-        if not end:
-            return pa.nulls(0, pa.binary())
-        stride = len(self._head) + self._value_bytes
-        count = end // stride
-        content = pa.py_buffer(memoryview(self._buffer)[:end])
-        elements = pa.Array.from_buffers(pa.binary(stride), count, [None, content])
-        values = pc.binary_slice(elements, len(self._head)).buffers()[1]
-        ends = _ends(count, self._value_bytes)
-        return pa.Array.from_buffers(pa.binary(), count, [None, ends, values])
+
+@final
+class _Numbers:
+    """Runs of numbers: adjacent runs of the same type share a buffer."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        """Create an empty collection that becomes arrays of this type."""
+        self._kind = kind
+        self._runs: list[tuple[str, bytearray]] = []
+
+    def add(self, numbers: Sequence[int]) -> None:
+        """Add a copy of byte strings, of arrays of any type in `_KINDS`, or of other integers."""
+        if isinstance(numbers, bytes | memoryview):
+            code = "B"
+        elif isinstance(numbers, array):
+            code = numbers.typecode
+        else:
+            code, numbers = "q", array("q", numbers)
+        if not self._runs or self._runs[-1][0] != code:
+            self._runs.append((code, bytearray()))
+        content = self._runs[-1][1]
+        content += memoryview(numbers).cast("B")
+
+    def take(self) -> list[pa.Array]:
+        """Return the numbers in order, and forget them."""
+        runs, self._runs = self._runs, []
+        return [_array(code, content).cast(self._kind) for code, content in runs]
+
+
+def _array(code: str, content: bytearray) -> pa.Array:
+    kind = _KINDS[code]
+    count = len(content) // kind.byte_width
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(content)])
 
 
 @lru_cache(8)  # Most columns repeat the same value in consecutive Arrow batches.
@@ -253,42 +319,14 @@ def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)
 
 
-@lru_cache(8)  # Consecutive Arrow batches mostly have the same number of rows.
-def _ends(count: int, value_bytes: int) -> pa.Buffer | None:
-    """Return the start positions of the values and the end of the last value."""
-    ends = pc.multiply(_numbers(range(count + 1)), pa.scalar(value_bytes, pa.int64()))
-    return ends.cast(pa.int32()).buffers()[1]
-
-
 def _joined(pieces: list[pa.Array]) -> pa.Array:
     return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
-def _merged(runs: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-    """Return the runs with adjacent runs of bytes merged."""
-    merged: list[Sequence[int]] = []
-    small: list[bytes] = []
-    for run in runs:
-        if isinstance(run, bytes):
-            small.append(run)
-            continue
-        if small:
-            merged.append(b"".join(small))
-            small = []
-        merged.append(run)
-    if small:
-        merged.append(b"".join(small))
-    return merged
-
-
-def _numbers(numbers: Sequence[int]) -> pa.Array:
-    if isinstance(numbers, range):
-        return _joined([_counted(part) for part in _parts(numbers)])
-    if isinstance(numbers, bytes):
-        small = pa.Array.from_buffers(pa.uint8(), len(numbers), [None, pa.py_buffer(numbers)])
-        return small.cast(pa.int64())
-    content = pa.py_buffer(array("q", numbers))
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, content])
+def _offsets(offsets: Sequence[int]) -> pa.Array:
+    if isinstance(offsets, range):
+        return _joined([_counted(part) for part in _parts(offsets)])
+    return pa.array(offsets, pa.int64())
 
 
 def _parts(numbers: range) -> list[range]:

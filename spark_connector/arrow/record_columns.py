@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from tidelog.wire.batch.batch_columns import EvenBytes
+from tidelog.wire.batch.byte_column import ByteColumn
 from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.messages.queues import ORIGIN_QUEUE_HEADER
 
@@ -64,8 +64,11 @@ class RecordColumns(Protocol):
         """Return the approximate bytes of `"keys"` or `"values"`; `None` if no record has any."""
         ...
 
-    def even_bytes(self, column: str) -> EvenBytes | None:
-        """Return `"keys"` or `"values"` as encoded in a batch, if their lengths seem equal."""
+    def byte_column(self, column: str) -> ByteColumn | None:
+        """Return `"keys"` or `"values"` without objects; `None` if only `keys`, `values` have them.
+
+        The parts agree with each other: see `ByteColumn.check`.
+        """
         ...
 
     def __len__(self) -> int:
@@ -92,7 +95,7 @@ class GivenRecords:
         """Return the bytes of keys or values."""
         return sum(map(len, filter(None, self.keys if column == "keys" else self.values)))
 
-    def even_bytes(self, column: str) -> EvenBytes | None:
+    def byte_column(self, column: str) -> ByteColumn | None:
         """Return `None`: decoded records have no encoded form."""
         del column
         return None

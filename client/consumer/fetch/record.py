@@ -16,10 +16,10 @@ from tidelog.wire.batch.batch_columns import (
     ALL_COLUMNS,
     DECODED_COUNT_MAX,
     ColumnDecoder,
-    EvenBytes,
     PackedColumns,
     check_limits,
 )
+from tidelog.wire.batch.byte_column import ByteColumn
 from tidelog.wire.batch.large_messages import is_chunk, is_large
 from tidelog.wire.batch.record_batch import BatchHeader, Headers
 from tidelog.wire.env.env import BytesLike
@@ -200,15 +200,16 @@ class RecordBatch:
         """
         return self._packed_columns().size_of(column)
 
-    def even_bytes(self, column: str) -> EvenBytes | None:
+    def byte_column(self, column: str) -> ByteColumn | None:
         """Return all keys (`"keys"`) or values (`"values"`) as they are stored in the batch.
 
-        `None` if they cannot be equally long, are empty, or are not all of this part. For code that
-        builds something else than objects from them; valid as long as the bytes of the batch.
+        `None` if no record has one, or if the batch is of format 1, which stores them one by one.
+        For code that builds something else than objects from them; valid as long as the bytes of
+        the batch.
         """
-        if len(self._rows()) != self._header.record_count:
-            return None  # Whether a part is even depends on all lengths of the batch.
-        return self._packed_columns().even_bytes(column)
+        with self._readable():
+            found = self._packed_columns().byte_column(column)
+        return None if found is None else found.part(self._rows())
 
     def records(self) -> list[Record]:
         """Return the records one by one."""

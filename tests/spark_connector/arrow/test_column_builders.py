@@ -13,6 +13,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
 from tidelog.spark_connector.arrow.record_batch_builder import RecordBatchBuilder, arrow_schema
 from tidelog.wire.batch.batch_columns import ColumnDecoder
+from tidelog.wire.batch.byte_column import ByteColumn
 from tidelog.wire.batch.record_batch import (
     Columns,
     encode_batch,
@@ -28,8 +29,12 @@ def rows(**columns: str) -> RecordBatchBuilder:
     return RecordBatchBuilder(arrow_schema(list(columns), list(columns.values())))
 
 
-def batch(columns: Columns, base_offset: int = 0) -> RecordBatch:
-    encoded = encode_batch(columns, first_timestamp_ms=1_700_000_000_000 + base_offset)
+def batch(columns: Columns, base_offset: int = 0, format_version: int = 2) -> RecordBatch:
+    encoded = encode_batch(
+        columns,
+        first_timestamp_ms=1_700_000_000_000 + base_offset,
+        format_version=format_version,
+    )
     stamp_leader(memoryview(encoded), base_offset=base_offset, leader_epoch=0)
     stamp_replica(memoryview(encoded), durable_position=0)
     header = parse_header(encoded)
@@ -41,14 +46,19 @@ def batch(columns: Columns, base_offset: int = 0) -> RecordBatch:
 
 
 _SOME = st.binary(min_size=1, max_size=3)
-_EVEN = st.lists(st.binary(min_size=2, max_size=2), min_size=1, max_size=5)
-_LONGER = st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5)
+_WITHOUT_NULLS = st.lists(_SOME | st.just(b""), min_size=1, max_size=5)
+_LONGER = st.lists(
+    st.binary(min_size=1, max_size=300) | st.just(b"a" * 300), min_size=1, max_size=5
+)
 _MIXED = st.lists(st.none() | _SOME | st.just(b""), min_size=1, max_size=5)
+_DELTA = st.none() | st.integers(-200, 130) | st.sampled_from([-40_000, 1 << 20, 1 << 40])
 
 
 @given(
     st.lists(
-        st.tuples(_EVEN | _LONGER | _MIXED, st.booleans(), st.none() | st.integers(-2, 130)),
+        st.tuples(
+            _WITHOUT_NULLS | _LONGER | _MIXED, st.booleans(), _DELTA, st.sampled_from([1, 2])
+        ),
         min_size=1,
         max_size=8,
     ),
@@ -56,13 +66,13 @@ _MIXED = st.lists(st.none() | _SOME | st.just(b""), min_size=1, max_size=5)
     st.integers(0, 8),
 )
 def test_runs_of_all_kinds_follow_each_other_in_a_column(
-    given_batches: list[tuple[list[bytes | None], bool, int | None]], cut: int, taken_at: int
+    given_batches: list[tuple[list[bytes | None], bool, int | None, int]], cut: int, taken_at: int
 ) -> None:
     found = rows(key="binary", value="binary", offset="bigint", timestamp="timestamp")
     expected: list[dict[str, object]] = []
     got: list[dict[str, object]] = []
     base_offset = 0
-    for number, (column, is_key, delta) in enumerate(given_batches):
+    for number, (column, is_key, delta, format_version) in enumerate(given_batches):
         count = len(column)
         deltas = None if delta is None else [delta] * count
         columns = (
@@ -70,7 +80,7 @@ def test_runs_of_all_kinds_follow_each_other_in_a_column(
             if is_key
             else Columns(count, timestamp_deltas=deltas, values=column)
         )
-        part = batch(columns, base_offset).between(base_offset + cut, None)
+        part = batch(columns, base_offset, format_version).between(base_offset + cut, None)
         if len(part):
             found.add(part)
         time_ms = 1_700_000_000_000 + base_offset + (delta or 0)
@@ -88,10 +98,39 @@ def test_runs_of_all_kinds_follow_each_other_in_a_column(
     assert got == expected
 
 
-def test_more_values_of_one_length_than_rows_of_a_batch_are_kept() -> None:
+def test_more_values_than_rows_of_a_batch_are_kept() -> None:
     found = rows(value="binary")
     values = [b"%05d" % number for number in range(ROWS_MAX + 3)]
     for _ in range(2):
         found.add(batch(Columns(len(values), values=values)))
         assert found.is_full
         assert found.take().column(0).to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    "columns", [Columns(2, values=[b"a", b"bc"]), Columns(2, keys=[b"a", None])]
+)
+def test_values_of_format_2_become_arrow_without_objects(
+    columns: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ByteColumn, "values", None)  # A call would fail.
+    found = rows(key="binary", value="binary")
+
+    found.add(batch(columns))
+
+    nothing = [None, None]
+    assert found.take().to_pydict() == {
+        "key": columns.keys or nothing,
+        "value": columns.values or nothing,
+    }
+
+
+def test_the_rows_of_an_arrow_batch_stay_as_they_were_when_the_next_ones_arrive() -> None:
+    found = rows(value="binary")
+    found.add(batch(Columns(2, values=[b"first", None])))
+    first = found.take()
+
+    found.add(batch(Columns(2, values=[b"after", b"wards"])))
+
+    assert found.take().column(0).to_pylist() == [b"after", b"wards"]
+    assert first.column(0).to_pylist() == [b"first", None]

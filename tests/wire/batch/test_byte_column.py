@@ -351,3 +351,14 @@ def test_a_payload_of_the_other_format_is_refused() -> None:
         decoded(lie(sample_batch(), format_version=FORMAT_COLUMNAR))
     with pytest.raises(WireFormatError):
         decoded(lie(columnar(SAMPLE_COLUMNS), format_version=FORMAT_VERSION))
+
+
+@pytest.mark.parametrize("deltas", [[0, -9, 100], [0, -128, 127], [300, 0, -5], [-(1 << 40), 0, 7]])
+def test_a_timestamp_behind_the_last_one_of_the_header_is_refused(deltas: list[int]) -> None:
+    batch = columnar(Columns(3, timestamp_deltas=deltas, values=[b"a", b"b", b"c"]))
+    assert list(packed(batch).column("timestamp_deltas") or ()) == deltas
+
+    earlier = lie(batch, max_timestamp_ms=max(deltas))
+
+    with pytest.raises(WireFormatError, match="younger than the last timestamp"):
+        packed(earlier).column("timestamp_deltas")

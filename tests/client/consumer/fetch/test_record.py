@@ -11,6 +11,8 @@ from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
     FLAG_LOG_APPEND_TIME,
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
     Columns,
     encode_batch,
     parse_header,
@@ -30,8 +32,9 @@ def batch_of(
     base_offset: int = 10,
     limit: int = 1 << 20,
     decoder: ColumnDecoder = ALL_COLUMNS,
+    format_version: int = FORMAT_VERSION,
 ) -> RecordBatch:
-    encoded = encode_batch(columns, first_timestamp_ms=1000)
+    encoded = encode_batch(columns, first_timestamp_ms=1000, format_version=format_version)
     stamp_leader(memoryview(encoded), base_offset=base_offset, leader_epoch=0)
     stamp_replica(memoryview(encoded), durable_position=0)
     header = parse_header(encoded)
@@ -153,14 +156,24 @@ def test_a_payload_larger_than_the_limit_is_not_unpacked() -> None:
         batch.records()
 
 
-def test_only_a_whole_batch_has_even_bytes() -> None:
+def test_a_batch_of_format_1_has_no_column_of_bytes() -> None:
     batch = batch_of(VALUES_ONLY)
 
-    even = batch.even_bytes("values")
-    assert even is not None
-    assert bytes(even.content) == b"\xc4\x011\xc4\x012\xc4\x013"
-    assert batch.between(11, None).even_bytes("values") is None
+    assert batch.byte_column("values") is None
     assert (batch.size_of("keys"), batch.size_of("values")) == (None, 10)
+
+
+def test_the_column_of_a_part_has_the_bytes_of_its_records() -> None:
+    values = [b"1", b"22", None, b"4" * 300]
+    batch = batch_of(Columns(4, values=values), format_version=FORMAT_COLUMNAR)
+
+    for first, end in [(10, None), (10, 12), (11, 13), (13, None), (12, 12)]:
+        part = batch.between(first, end)
+        column = part.byte_column("values")
+        assert column is not None
+        assert list(column) == list(part.values) == values[first - 10 : (end or 14) - 10]
+        assert len(column.blob) == sum(len(value or b"") for value in column)
+    assert batch.byte_column("keys") is None
 
 
 def size_of_values(batch: RecordBatch) -> int | None:
