@@ -15,7 +15,7 @@ closed, then to the next. That fills batches and still spreads evenly.
 import math
 import struct
 from collections.abc import Sequence
-from typing import final
+from typing import cast, final
 
 from tidelog.client.producer.partition_batches import PartitionBatches
 
@@ -86,12 +86,25 @@ class TopicPartitioner:
         if key is None:
             return None
         queue = self.queue_by_key.get(key)
-        if queue is None:
-            if len(self.queue_by_key) >= _KEYS_REMEMBERED_MAX:
-                self.forget_keys()
-            queue = self.queues[partition_for_key(key, len(self.queues))]
-            self.queue_by_key[key] = queue
-        return queue.partition
+        return self._remember(key).partition if queue is None else queue.partition
+
+    def queues_of(self, keys: Sequence[bytes | None]) -> list[PartitionBatches]:
+        """Return the queue of each record; that of records without a key is the sticky one."""
+        queues = list(map(self.queue_by_key.get, keys))
+        if None in queues:
+            for place, queue in enumerate(queues):
+                if queue is None:
+                    key = keys[place]
+                    assert key is not None, "records without a key have a queue"
+                    queues[place] = self.queue_by_key.get(key) or self._remember(key)
+        return cast("list[PartitionBatches]", queues)
+
+    def _remember(self, key: bytes) -> PartitionBatches:
+        if len(self.queue_by_key) >= _KEYS_REMEMBERED_MAX:
+            self.forget_keys()
+        queue = self.queues[partition_for_key(key, len(self.queues))]
+        self.queue_by_key[key] = queue
+        return queue
 
     def forget_keys(self) -> None:
         """Clear the cached keys in place: the hot path holds the dictionary."""

@@ -3,10 +3,9 @@
 Pure: no clock, no I/O.
 """
 
-from bisect import bisect_right
+from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from operator import add
+from operator import countOf
 from typing import cast, final
 
 import msgspec
@@ -97,7 +96,7 @@ class ManyRecords:
 
     All records have the same headers.
 
-    Made and taken apart without a Python step for each record.
+    Made and taken apart without a Python step, and without an object, for each record.
     """
 
     def __init__(
@@ -112,15 +111,17 @@ class ManyRecords:
             TypeError: A value or key is not bytes and not `None`.
         """
         assert keys is None or len(keys) == len(values)
-        lengths = _lengths("value", values)
-        if keys is not None:
-            lengths = map(add, lengths, _lengths("key", keys))
         self._values = values
         self._keys = keys
         self._headers = headers
+        self._lengths = [_lengths("value", values)]
+        if keys is not None:
+            self._lengths.append(_lengths("key", keys))
         self._overhead = RECORD_OVERHEAD_BYTES + headers_size(headers)
-        self._lengths_before = list(accumulate(lengths, initial=0))
         self.taken_count = 0
+        self.remaining_bytes = self._size_of(0, len(values))
+        """Bytes of the records that no batch has taken yet, in the producer's buffer."""
+        self._mean_size = max(1, self.remaining_bytes // max(1, len(values)))
 
     @property
     def remaining_count(self) -> int:
@@ -128,37 +129,60 @@ class ManyRecords:
         return len(self._values) - self.taken_count
 
     @property
-    def remaining_bytes(self) -> int:
-        """Bytes of these records in the producer's buffer."""
-        return self._size_before(len(self._values)) - self._size_before(self.taken_count)
-
-    @property
     def next_size(self) -> int:
         """Bytes of the next record in the producer's buffer."""
-        return self._size_before(self.taken_count + 1) - self._size_before(self.taken_count)
+        return self._size_of(self.taken_count, 1)
 
     def move_to(self, batch: ProducerBatch) -> int:
         """Append as many records as the batch has room for; return their number."""
         first = self.taken_count
-        room_ends = self._size_before(first) + batch.room
-        places = range(first, len(self._values) + 1)
-        after = first - 1 + bisect_right(places, room_ends, key=self._size_before)
+        count, size = self._fitting(batch.room)
+        after = first + count
         keys = None if self._keys is None else self._keys[first:after]
         batch.extend(self._values[first:after], keys, self._headers)
-        batch.room -= self._size_before(after) - self._size_before(first)
+        batch.room -= size
         self.taken_count = after
-        return after - first
+        self.remaining_bytes -= size
+        return count
 
-    def _size_before(self, place: int) -> int:
-        return self._lengths_before[place] + self._overhead * place
+    def _fitting(self, room: int) -> tuple[int, int]:
+        """Return how many of the next records fit into `room` bytes, and their bytes."""
+        count = size = 0
+        while step := min(
+            self.remaining_count - count, max(1, _most_of(room - size) // self._mean_size)
+        ):
+            added = self._size_of(self.taken_count + count, step)
+            while size + added > room and step:
+                step //= 2
+                added = self._size_of(self.taken_count + count, step)
+            if not step:
+                break
+            count += step
+            size += added
+        return count, size
+
+    def _size_of(self, first: int, count: int) -> int:
+        size = self._overhead * count
+        for lengths in self._lengths:
+            size += sum(lengths[first : first + count])
+        return size
 
 
-def _lengths(what: str, column: Sequence[bytes | None]) -> Iterable[int]:
-    if set(map(type, column)) <= {bytes}:
-        return map(len, cast("Sequence[bytes]", column))
+def _most_of(room: int) -> int:
+    """Return a room that records fill without a surplus, if their sizes vary little."""
+    return room - room // 32
+
+
+def _lengths(what: str, column: Sequence[bytes | None]) -> Sequence[int]:
+    """Return the lengths of keys or values, in one byte each if none is longer than 255."""
+    if countOf(map(type, column), bytes) == len(column):
+        try:
+            return bytes(map(len, cast("Sequence[bytes]", column)))
+        except ValueError:
+            return array("Q", map(len, cast("Sequence[bytes]", column)))
     for given in column:
         if given is not None and type(given) is not bytes:
             raise TypeError(
                 f"each {what} of send_many must be bytes or None, not {type(given).__name__}"
             )
-    return [len(given or b"") for given in column]
+    return array("Q", [len(given or b"") for given in column])

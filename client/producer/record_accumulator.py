@@ -14,6 +14,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import countOf
 from typing import NamedTuple, final
 
 import msgspec
@@ -240,11 +241,22 @@ class RecordAccumulator:
 
         `None` means the sticky partition, for records without a key.
         """
-        topic = self._topics[name]
-        places: dict[int | None, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(topic.partition_for(key), []).append(place)
-        return places
+        queues: Sequence[PartitionBatches | None] = self._topics[name].queues_of(keys)
+        if countOf(map(type, keys), bytes) != len(keys):
+            queues = [
+                None if key is None else queue for key, queue in zip(keys, queues, strict=True)
+            ]
+        places: dict[PartitionBatches | None, list[int]] = {
+            queue: [] for queue in dict.fromkeys(queues)
+        }
+        if len(places) == 1:
+            places[queues[0]] += range(len(queues))
+        else:
+            for place, queue in enumerate(queues):
+                places[queue].append(place)
+        return {
+            None if queue is None else queue.partition: found for queue, found in places.items()
+        }
 
     def set_topic(self, name: str, is_available: list[bool], now: Timestamp) -> None:
         """Set the partitions of a topic and which have a leader; route its unrouted records."""
@@ -461,7 +473,7 @@ class RecordAccumulator:
             batch = self._open_batch(queue, now)
         # Each record takes at least its overhead from the room: so the room bounds their number.
         most = (PRODUCED_COUNT_MAX - len(batch.values)) * RECORD_OVERHEAD_BYTES - batch.room
-        reserved = min(max(total_bytes, _RESERVE_STEP), batch_size - used, most)
+        reserved = min(max(total_bytes, _RESERVE_STEP, used), batch_size - used, most)
         reserved = max(missing, reserved)
         reserved = min(int(reserved), free)
         batch.held_bytes += reserved
