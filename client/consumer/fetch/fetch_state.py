@@ -138,6 +138,8 @@ class FetchState:
         self._counters = counters
         self.buffered_bytes = 0
         """Bytes of prefetched batches."""
+        self.has_room = True
+        """Whether memory was freed, or a fetch restarted, since the last `plan`."""
         self._config = config
         self._backoff = backoff
         self._partitions: dict[TopicPartition, PartitionFetchState] = {}
@@ -273,6 +275,7 @@ class FetchState:
             node_of: Returns the leader of a partition if it can be reached.
             follower_of: Returns a reachable follower to read instead.
         """
+        self.has_room = False
         states_by_node: dict[int, list[PartitionFetchState]] = {}
         followed: dict[TopicPartition, None] = {}
         for state in map(self._partitions.__getitem__, self._order):
@@ -556,6 +559,7 @@ class FetchState:
 
     def _restart_fetching(self, state: PartitionFetchState) -> None:
         """Drop prefetched records, and fetch again from the position on."""
+        self.has_room = True
         state.generation += 1
         state.is_fetching = state.has_failed = False
         state.retry_at = -math.inf
@@ -568,5 +572,6 @@ class FetchState:
         )
 
     def _release(self, state: PartitionFetchState, chunk: FetchedBatches) -> None:
+        self.has_room = True
         state.buffered_bytes -= chunk.size
         self.buffered_bytes -= chunk.size

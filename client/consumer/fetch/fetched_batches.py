@@ -4,6 +4,7 @@ Pure: no clock, no I/O. A batch is used only after both of its checksums were ve
 broker has verified them: memory and networks flip bits too.
 """
 
+from collections import deque
 from typing import final
 
 from tidelog.client.consumer.fetch.record import RecordBatch
@@ -44,6 +45,8 @@ class FetchedBatches:
         """Whether each batch begins at the end of the one before or later; see `next_offset`."""
         self.leader_epochs: list[tuple[int, int]] = []
         """Leader epochs with the base offset of their first batch; `next_offset` fills it."""
+        self._headers: deque[BatchHeader] = deque()
+        """Headers of the batches to be taken, if `next_offset` found all of them right."""
 
     @property
     def is_used_up(self) -> bool:
@@ -52,14 +55,17 @@ class FetchedBatches:
 
     def next_offset(self) -> int | None:
         """Return the offset after the last batch, `None` if a header or the end is corrupt."""
+        assert not self._passed_bytes, "the walk begins at the first batch"
         position = 0
         next_offset = -1
         leader_epoch = -1
         self.leader_epochs = []
+        headers: deque[BatchHeader] = deque()
         while position < self.size:
             header = parse_header(self._content, position)
             if header is None or header.size > self.size - position:
                 return None
+            headers.append(header)
             position += header.size
             if header.base_offset < next_offset:
                 self.is_ascending = False
@@ -67,6 +73,7 @@ class FetchedBatches:
             if header.leader_epoch != leader_epoch:
                 leader_epoch = header.leader_epoch
                 self.leader_epochs.append((leader_epoch, header.base_offset))
+        self._headers = headers
         return next_offset if position else None
 
     def mismatch(self, fetch_offset: int, next_offset: int) -> str | None:
@@ -103,7 +110,7 @@ class FetchedBatches:
         if found is None:
             return None
         header, batch = found
-        return RecordBatch(
+        whole = RecordBatch(
             self.at,
             header,
             batch,
@@ -111,7 +118,8 @@ class FetchedBatches:
             uncompressed_bytes_max=uncompressed_bytes_max,
             decoder=decoder,
             topic_id=self._topic_id,
-        ).between(position, None)
+        )
+        return whole if position <= header.base_offset else whole.between(position, None)
 
     def take_whole(self, position: int) -> tuple[BatchHeader, memoryview] | None:
         """Return header and bytes of the next batch with data records at `position` or later.
@@ -123,13 +131,15 @@ class FetchedBatches:
         """
         while self._passed_bytes < self.size:
             start = self._passed_bytes
-            header = parse_header(self._content, start)
+            headers = self._headers
+            header = headers.popleft() if headers else parse_header(self._content, start)
             end = self.size + 1 if header is None else start + header.size
             if header is None or end > self.size:
                 raise self._corrupt("header", position, self._find_next_offset(start))
             batch = self._content[start:end]
             next_offset = header.next_offset
             if not has_valid_payload(header, batch):
+                headers.clear()  # This one is gone, and the batch may be taken again.
                 raise self._corrupt("payload", position, next_offset)
             self._passed_bytes = end
             self.passed_offset = next_offset

@@ -48,6 +48,8 @@ _REFRESH_S = 30.0
 """Seconds between refreshes of the ISR, for consumers that read from followers."""
 _FOLLOWER_PATIENCE_S = 5.0
 """Seconds after which a silent follower is replaced by the leader; its connection stays."""
+_PUMP_S = 0.05
+"""Seconds for which batches are taken from memory before retries that are due are looked for."""
 _PAUSE_S = 0.005
 """Seconds for a request and its reply; a program that never awaits pauses now and then."""
 
@@ -108,6 +110,8 @@ class Fetcher:
         self._polled_at = 0.0
         """Time at which it last stopped waiting (monotonic seconds)."""
         self._refresh_at = -math.inf
+        self._pumps_at = -math.inf
+        """When buffered batches are not taken without a look at the fetches, in trio's seconds."""
         self._resumes_at = math.inf
         """When a broker that throttles fetches of this client reads on, in trio's seconds."""
 
@@ -339,8 +343,10 @@ class Fetcher:
         return self._take_buffered(self._ends(until))
 
     def _take_buffered(self, ends: Until | None) -> RecordBatch | None:
-        batch = self._fetch_state.take(ends, self._now())
-        self.pump()
+        now = self._now()
+        batch = self._fetch_state.take(ends, now)
+        if batch is None or self._fetch_state.has_room or now >= self._pumps_at:
+            self.pump()
         if batch is not None:
             self._in_flight_batch.take(batch)
         return batch
@@ -394,6 +400,7 @@ class Fetcher:
         if not self._is_open:
             return
         now = self._now()
+        self._pumps_at = now + _PUMP_S
         self._resumes_at = math.inf
         patience = self._config.fetch_max_wait + self._cluster.config.request_timeout
         self._keep_metadata_fresh(now)
@@ -434,8 +441,7 @@ class Fetcher:
             self.interrupt()
 
     def _finish(self) -> None:
-        if self._in_flight_batch.at is not None:
-            self._in_flight_batch.finish()
+        if self._in_flight_batch.finish():
             self._was_finished.set()
 
     def _ends(self, until: Until | None) -> Until | None:

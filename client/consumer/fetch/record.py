@@ -4,8 +4,7 @@ Pure: no clock, no I/O.
 """
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, TypeVar, final
 
@@ -26,6 +25,7 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import CorruptRecordError, WireFormatError
 
 _NO_HEADERS: Headers = ()
+_NOTHING = repeat(None)
 Item = TypeVar("Item")
 
 
@@ -119,8 +119,10 @@ class RecordBatch:
         self._packed: PackedColumns | None = None
         self._own_rows: range | None = None
         if header.record_count > DECODED_COUNT_MAX:
-            with self._readable():
+            try:
                 check_limits(header, uncompressed_bytes_max)
+            except WireFormatError as error:
+                raise self._unreadable(error) from error
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -128,8 +130,8 @@ class RecordBatch:
         return rows.stop - rows.start
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over the records."""
-        return iter(self.records())
+        """Iterate over the records, each made when it is asked for."""
+        return self.records_at(self.offsets)
 
     @property
     def has_append_time(self) -> bool:
@@ -213,18 +215,26 @@ class RecordBatch:
 
     def records(self) -> list[Record]:
         """Return the records one by one."""
-        return list(
-            map(
-                Record,
-                repeat(self.topic),
-                repeat(self.partition),
-                self.offsets,
-                self.timestamps_ms,
-                self.keys,
-                self.values,
-                self.headers,
-                repeat(self.topic_id),
-            )
+        return list(self.records_at(self.offsets))
+
+    def records_at(self, offsets: Iterable[int]) -> Iterator[Record]:
+        """Iterate over the records; `offsets` is `offsets`, or an iterator over it.
+
+        Columns are decoded by this call, so the iteration does not fail.
+        """
+        has_one_time = self.timestamp_deltas is None
+        keys, values = self._column("keys"), self._column("values")
+        headers = self._column("headers")
+        return map(
+            Record,
+            repeat(self.topic),
+            repeat(self.partition),
+            offsets,
+            repeat(self.first_timestamp_ms) if has_one_time else self.timestamps_ms,
+            _NOTHING if keys is None else self._cut(keys),
+            _NOTHING if values is None else self._cut(values),
+            repeat(_NO_HEADERS) if headers is None else self._cut(headers),
+            repeat(self.topic_id),
         )
 
     def between(self, first_offset: int, end_offset: int | None) -> "RecordBatch":
@@ -288,8 +298,9 @@ class RecordBatch:
 
     def _column(self, name: str) -> Sequence[Any] | None:
         """Return a column of the whole batch."""
-        if name not in self._columns:
-            with self._readable():
+        columns = self._columns
+        if name not in columns:
+            try:
                 if name in self._decoder.columns:
                     found = self._decoder.decode(
                         self._header,
@@ -297,28 +308,28 @@ class RecordBatch:
                         uncompressed_length_max=self._uncompressed_bytes_max,
                     )
                     for each in self._decoder.columns:
-                        self._columns[each] = getattr(found, each)
+                        columns[each] = getattr(found, each)
                 else:
-                    self._columns[name] = self._packed_columns().column(name)
-        return self._columns[name]
+                    columns[name] = self._packed_columns().column(name)
+            except WireFormatError as error:
+                raise self._unreadable(error) from error
+        return columns[name]
 
     def _packed_columns(self) -> PackedColumns:
         if self._packed is None:
-            with self._readable():
+            try:
                 limit = self._uncompressed_bytes_max
                 self._packed = PackedColumns(
                     self._header, self._payload, uncompressed_length_max=limit
                 )
+            except WireFormatError as error:
+                raise self._unreadable(error) from error
         return self._packed
 
-    @contextmanager
-    def _readable(self) -> Generator[None, None, None]:
-        """Name the batch in the error if its payload does not match its header."""
-        try:
-            yield
-        except WireFormatError as error:
-            at = TopicPartition(self.topic, self.partition)
-            raise unreadable(at, self._header, error, offset=self.base_offset) from error
+    def _unreadable(self, error: WireFormatError) -> CorruptRecordError:
+        """Return the error of a payload that does not match its header."""
+        at = TopicPartition(self.topic, self.partition)
+        return unreadable(at, self._header, error, offset=self.base_offset)
 
 
 def unreadable(

@@ -4,7 +4,7 @@ Pure: no clock, no I/O; awaits nothing but the source.
 """
 
 import operator
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, final
 
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
@@ -66,19 +66,22 @@ class RecordCursor:
         """Iterator over records that were not handed out; readers take records from it."""
         self.source: RecordBatch | None = None
         """Last batch that was started."""
-        self._records: list[Record] = []
+        self._offsets: Sequence[int] = ()
+        """Offsets of the records that were handed out, or may be."""
+        self._unread_offsets: Iterator[int] = iter(())
+        """Gives `unread` the offset of each record."""
 
     @property
     def unread_count(self) -> int:
         """Number of records that were not handed out."""
-        return operator.length_hint(self.unread)
+        return operator.length_hint(self._unread_offsets)
 
     @property
     def last_offset(self) -> int:
         """Offset of the last record that was handed out; the start of the batch if none was."""
         assert self.source is not None, "there is no batch"
-        given_count = len(self._records) - self.unread_count
-        return self._records[given_count - 1].offset if given_count else self.source.base_offset
+        given_count = len(self._offsets) - self.unread_count
+        return self._offsets[given_count - 1] if given_count else self.source.base_offset
 
     def begin(self, batch: RecordBatch) -> None:
         """Start the records of this batch.
@@ -86,23 +89,25 @@ class RecordCursor:
         Raises:
             CorruptRecordError: The batch cannot be decoded.
         """
-        self._records = batch.records()
-        self.source = batch
-        self.unread = iter(self._records)
+        offsets = batch.offsets
+        unread_offsets = iter(offsets)
+        unread = batch.records_at(unread_offsets)
+        self._offsets, self._unread_offsets = offsets, unread_offsets
+        self.source, self.unread = batch, unread
 
     def rest(self) -> RecordBatch | None:
         """Return the part of the batch that was not handed out, `None` when all of it was."""
         unread_count = self.unread_count
         if self.source is None or unread_count == 0:
             return None
-        return self.source.between(self._records[-unread_count].offset, None)
+        return self.source.between(self._offsets[-unread_count], None)
 
     def stop(self) -> RecordBatch | None:
         """Stop handing out records; return the part that was not handed out."""
         unread = list(self.unread)  # An iterator of the application may share it.
         if self.source is None or not unread:
             return None
-        del self._records[-len(unread) :]
+        self._offsets = self._offsets[: -len(unread)]
         return self.source.between(unread[0].offset, None)
 
 
@@ -207,11 +212,14 @@ class InFlightBatch:
         self._batch = batch
         self._taken_count += 1
 
-    def finish(self) -> None:
-        """Clear the batch."""
+    def finish(self) -> bool:
+        """Clear the batch; return whether there was one."""
+        if self._batch is None:
+            return False
         self._batch = None
         self._acked_offset = 0
         self.is_revoked = False
+        return True
 
     def revoke(self) -> None:
         """Mark the batch as revoked, because its partition was lost."""
