@@ -20,11 +20,12 @@ from pyspark.sql.types import StructType
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.one_line import in_one_line
 from tidelog.spark_connector.options import SERVERS, WriteOptions
-from tidelog.spark_connector.read.batch_reader import BatchReader
+from tidelog.spark_connector.read.batch_reader import BatchReader, Decode
 from tidelog.spark_connector.read.columns import check_projection, columns_of, ddl
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_reader import StreamReader
 from tidelog.spark_connector.user_settings import with_user_settings
+from tidelog.spark_connector.values.value_reader import ValueReader, decoded_columns
 from tidelog.spark_connector.worker_process import keep_imports_out_of_collections
 from tidelog.spark_connector.write.rows import check_columns
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter
@@ -49,7 +50,8 @@ class TidelogSource(DataSource):
             ConfigError: An option is unknown, missing or invalid.
         """
         keep_imports_out_of_collections()
-        return ddl(columns_of(self._read_options(is_stream=None)))
+        options = self._read_options(is_stream=None)
+        return ddl(decoded_columns(columns_of(options), options.values))
 
     @in_one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -60,7 +62,7 @@ class TidelogSource(DataSource):
         """
         keep_imports_out_of_collections()
         options = self._read_options(is_stream=False)
-        return BatchReader(options, _columns(schema, options))
+        return BatchReader(options, *_columns(schema, options))
 
     @in_one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -70,7 +72,7 @@ class TidelogSource(DataSource):
             ConfigError: An option is invalid for a stream, or a column does not exist.
         """
         options = self._read_options(is_stream=True)
-        return StreamReader(options, _columns(schema, options))
+        return StreamReader(options, *_columns(schema, options))
 
     @in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -133,6 +135,11 @@ def _write_options(
     return options
 
 
-def _columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+def _columns(schema: StructType, options: ReadOptions) -> tuple[tuple[str, ...], Decode | None]:
+    """Return the columns to read, and the decoder of their values, if any."""
     wanted = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
-    return check_projection(wanted, options)
+    if options.values.format == "raw":
+        return check_projection(wanted, options), None
+    types = {each.name: each.dataType.jsonValue() for each in schema.fields}
+    columns, reader = ValueReader.plan(wanted, types.get("value"), options)
+    return columns, None if reader is None else reader.decoded

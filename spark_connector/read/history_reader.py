@@ -4,7 +4,7 @@ Shell: connects the parts. It reads from the snapshot before its slice, because 
 receive count of a message follow from earlier entries, and yields only events of its slice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, final
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ _VALUES: Final = ColumnDecoder({"values"})
 
 def read_history(
     options: ReadOptions, schema: pa.Schema, wanted: Slice
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the events in a slice of the journal.
 
     Raises:

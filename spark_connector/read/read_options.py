@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeVar, cast, final
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.options import CONNECTION_NAMES, ConnectionOptions, GivenOptions
 from tidelog.spark_connector.read.moments import Moment, parse_moment
+from tidelog.spark_connector.value_options import VALUE_NAMES, ValueOptions
 from tidelog.wire.errors import ConfigError
 
 EARLIEST: Final = -2
@@ -42,13 +43,13 @@ _ONLY_STREAM: Final = (
 )  # fmt: skip
 _ONLY_RECORDS: Final = (
     "includeHeaders", "largeMessages", "largeMessageMaxBytes", "maxBytesPerTrigger", "groupId",
-    "groupIdPrefix",
+    "groupIdPrefix", *VALUE_NAMES,
 )  # fmt: skip
 READ_NAMES: Final = (
     *CONNECTION_NAMES, *_SELECTIONS, *_STARTING, *_ENDING, *_ONLY_STREAM, _STRATEGY,
     "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
     "fetch.timeout.ms", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "isolation",
-    "largeMessages", "largeMessageMaxBytes",
+    "largeMessages", "largeMessageMaxBytes", *VALUE_NAMES,
 )  # fmt: skip
 RECORDS_PER_TASK: Final = 250_000
 """Default maximum of records for one task of a batch; a task has an overhead of about 100 ms."""
@@ -176,6 +177,7 @@ class ReadOptions:
     """Accepted for jobs written for Kafka: a log never holds uncommitted records of a transaction,
     so both values read the same."""
     large_messages: LargeMessages
+    values: ValueOptions
     large_message_bytes_max: int
     """Maximum size of a joined message in bytes; the task fails at a larger one and names it."""
     ignored: tuple[str, ...]
@@ -245,6 +247,7 @@ def _details(given: GivenOptions) -> dict[str, Any]:
         "retry_interval_ms": given.duration_ms(
             "fetchOffset.retryIntervalMs", default=_RETRY_INTERVAL_MS
         ),
+        "values": ValueOptions.parse(given),
         "isolation": given.choice("isolation", isolations, default="read_committed"),
         "large_messages": given.choice("largeMessages", large, default="join"),
         "large_message_bytes_max": given.number("largeMessageMaxBytes") or _LARGE_BYTES_MAX,

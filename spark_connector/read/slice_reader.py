@@ -3,7 +3,7 @@
 Shell: connects the parts. Memory: one Arrow batch, one reply of the broker and one in flight.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +19,9 @@ from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.batch.batch_columns import ColumnDecoder
 
 
-def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterator[pa.RecordBatch]:
+def read_slice(
+    options: ReadOptions, schema: pa.Schema, wanted: Slice
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the records of a slice; closing the generator stops the fetcher.
 
     Raises:

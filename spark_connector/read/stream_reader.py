@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.spark_connector.one_line import in_one_line
-from tidelog.spark_connector.read.batch_reader import read_partition
+from tidelog.spark_connector.read.batch_reader import Decode, read_partition
 from tidelog.spark_connector.read.offset_ranges import StreamOffset, split
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_progress import slices_between
@@ -25,10 +25,13 @@ from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a stream's batches; Spark creates one in the driver and one in each task."""
 
-    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self, options: ReadOptions, columns: Sequence[str], decode: Decode | None = None
+    ) -> None:
         """Create a reader of these columns; Spark sends copies to the tasks."""
         self._options = options
         self._columns = tuple(columns)
+        self._decode = decode
         self._source: StreamSource | None = None
         self._answered: tuple[dict[str, Any], StreamOffset] | None = None
         """The last reply of `latestOffset`, which is mostly the start of the next call."""
@@ -83,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        return read_partition(self._options, self._columns, partition)
+        return read_partition(self._options, self._columns, partition, decode=self._decode)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the end of a batch to the group, if there is one."""

@@ -1,0 +1,1 @@
+"""Values decoded to columns: JSON, MessagePack and Avro with a schema."""

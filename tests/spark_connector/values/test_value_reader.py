@@ -1,0 +1,203 @@
+"""Tests of the reader of values: decoded columns of a real topic, and the ways of bad rows."""
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import ArrayType, LongType, StringType, StructType
+
+from tests.spark_connector.spark_fixture import SparkFixture
+from tidelog.spark_connector.source import TidelogSource
+from tidelog.spark_connector.values.value_reader import BadValueError
+from tidelog.wire.errors import ConfigError, UnknownTopicError
+
+VALUE = StructType().add("id", LongType()).add("name", StringType())
+BAD_VALUE = "struct<value:binary,reason:string>"
+
+
+def rows(town: SparkFixture, schema: StructType, **options: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows as Spark reads them: planned once, pickled, read in tasks."""
+    dotted = {name.replace("_", "."): text for name, text in options.items()}
+    reader = TidelogSource(town.raw(**dotted)).reader(schema)
+    partitions: list[InputPartition]
+    reader, partitions = pickle.loads(pickle.dumps((reader, list(reader.partitions()))))
+    for partition in partitions:
+        for batch in reader.read(partition):
+            assert batch.schema.names == schema.names
+            yield from batch.to_pylist()
+
+
+def letters(town: SparkFixture, topic: str) -> list[tuple[Any, ...]]:
+    """Return key, value and headers of the records of a topic."""
+    headers = ArrayType(StructType().add("key", "string").add("value", "binary"))
+    schema = StructType().add("key", "binary").add("value", "binary").add("headers", headers)
+    found = rows(replace(town, topic=topic), schema)
+    return [
+        (row["key"], row["value"], [tuple(each.values()) for each in row["headers"]])
+        for row in found
+    ]
+
+
+def test_values_become_columns_beside_those_of_the_record(town: SparkFixture) -> None:
+    town.create()
+    town.write([b'{"id":1,"name":"a"}', None, b'{"id":2}'])
+
+    schema = StructType().add("offset", LongType()).add("value", VALUE)
+    found = list(rows(town, schema, value_format="json"))
+
+    assert found == [
+        {"offset": 0, "value": {"id": 1, "name": "a"}},
+        {"offset": 1, "value": None},
+        {"offset": 2, "value": {"id": 2, "name": None}},
+    ]
+    only_offset = list(rows(town, StructType().add("offset", LongType()), value_format="json"))
+    assert [row["offset"] for row in only_offset] == [0, 1, 2]
+
+
+def test_a_bad_value_fails_the_task_and_the_error_names_it(town: SparkFixture) -> None:
+    town.create()
+    town.write([b'{"id":1}', b'{"id":"x"}', b"?"])
+
+    with pytest.raises(BadValueError) as failed:
+        list(rows(town, StructType().add("value", VALUE), value_format="json"))
+
+    assert str(failed.value) == (
+        f"{town.topic}/0: the value at offset 1 does not match the schema: Expected `int | null`,"
+        " got `str` - at `$.id`; set value.badRows to column or deadLetter to read on"
+    )
+
+
+def test_bad_values_go_to_a_column(town: SparkFixture) -> None:
+    town.create()
+    town.write([b'{"id":1}', b"?", None])
+    source = TidelogSource(
+        town.raw(**{"value.format": "json", "value.schema": "id bigint", "value.badRows": "column"})
+    )
+
+    assert "`value` struct<id bigint>, `topic`" in source.schema()
+    assert source.schema().endswith(f", `badValue` {BAD_VALUE}")
+    bad = StructType.fromJson(
+        {
+            "fields": [
+                {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+                {"name": "reason", "type": "string", "nullable": True, "metadata": {}},
+            ]
+        }
+    )
+    schema = StructType().add("badValue", bad).add("value", VALUE)
+    found = list(rows(town, schema, value_format="json", value_badRows="column"))
+
+    assert found == [
+        {"badValue": None, "value": {"id": 1, "name": None}},
+        {
+            "badValue": {
+                "value": b"?",
+                "reason": "JSON is malformed: invalid character (byte 0)",
+            },
+            "value": None,
+        },
+        {"badValue": None, "value": None},
+    ]
+
+
+def test_bad_values_go_to_a_dead_letter_topic_with_their_origin(town: SparkFixture) -> None:
+    town.create()
+    bad = f"{town.topic}-bad"
+    town.client.admin.create_topic(bad, 1)
+    town.write_one(b'{"id":1}')
+    town.write_one(b"?", key=b"k", headers=(("trace", b"7"),))
+    town.write_one(b'{"id":2}')
+    options = {"value_format": "json", "value_badRows": "deadLetter", "value_deadLetterTopic": bad}
+    schema = StructType().add("value", VALUE)
+
+    found = list(rows(town, schema, **options))
+
+    assert [row["value"]["id"] for row in found] == [1, 2]
+    expected = (
+        b"k",
+        b"?",
+        [
+            ("tidelog.origin.topic", town.topic.encode()),
+            ("tidelog.origin.partition", b"0"),
+            ("tidelog.origin.offset", b"1"),
+            ("tidelog.reason", b"JSON is malformed: invalid character (byte 0)"),
+            ("trace", b"7"),
+        ],
+    )
+    assert letters(town, bad) == [expected]
+    list(rows(town, schema, **options))
+    assert letters(town, bad) == [expected, expected]  # A repeated task writes them again.
+
+
+def test_a_task_that_ends_early_writes_no_dead_letters(town: SparkFixture) -> None:
+    town.create()
+    bad = f"{town.topic}-bad"
+    town.client.admin.create_topic(bad, 1)
+    town.write([b"?", b'{"id":1}'])
+    options = {"value_format": "json", "value_badRows": "deadLetter", "value_deadLetterTopic": bad}
+    found = rows(town, StructType().add("value", VALUE), **options)
+
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+
+    assert letters(town, bad) == []
+    assert len(list(rows(town, StructType().add("value", VALUE), **options))) == 1
+    assert len(letters(town, bad)) == 1
+
+
+def test_the_dead_letter_topic_must_exist_and_is_not_read_itself(town: SparkFixture) -> None:
+    town.create()
+    town.write([b"?"])
+    schema = StructType().add("value", VALUE)
+    options = {"value_format": "json", "value_badRows": "deadLetter"}
+
+    with pytest.raises(UnknownTopicError):
+        list(rows(town, schema, value_deadLetterTopic="missing", **options))
+    with pytest.raises(ConfigError, match="is read itself"):
+        list(rows(town, schema, value_deadLetterTopic=town.topic, **options))
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        ("value binary", {}, r"column value is a struct with value\.format json, not binary"),
+        ("badValue", {}, "there is no column 'badValue'"),
+        ("badValue", {"value.badRows": "column"}, "needs the column value"),
+        ("wrong badValue", {"value.badRows": "column"}, "column badValue is struct<value:binary"),
+        ("value", {"value.schema": json.dumps(
+            {"type": "object", "properties": {"id": {"type": "string"}}}
+        )}, r"value\.id is string in value\.schema, not bigint"),
+    ],
+)  # fmt: skip
+def test_an_invalid_schema_of_a_projection_is_refused(
+    schema: str, options: dict[str, str], message: str
+) -> None:
+    given = {
+        "value binary": StructType().add("value", "binary"),
+        "badValue": StructType().add(
+            "badValue", StructType().add("value", "binary").add("reason", "string")
+        ),
+        "wrong badValue": StructType().add("value", VALUE).add("badValue", "string"),
+        "value": StructType().add("value", VALUE),
+    }[schema]
+    source = TidelogSource(
+        {"bootstrap.servers": "here:1", "subscribe": "a", "value.format": "json", **options}
+    )
+
+    with pytest.raises(ConfigError, match=message):
+        source.reader(given)
+
+
+def test_a_history_has_no_values_to_decode() -> None:
+    with pytest.raises(ConfigError, match=r"value\.format cannot be used here"):
+        TidelogSource(
+            {"bootstrap.servers": "here:1", "queueHistory": "q", "value.format": "json"}
+        ).schema()
