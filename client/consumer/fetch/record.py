@@ -209,8 +209,10 @@ class RecordBatch:
         For code that builds something else than objects from them; valid as long as the bytes of
         the batch.
         """
-        with self._readable():
+        try:
             found = self._packed_columns().byte_column(column)
+        except WireFormatError as error:
+            raise self._unreadable(error) from error
         return None if found is None else found.part(self._rows())
 
     def records(self) -> list[Record]:
