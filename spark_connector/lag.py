@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.read.offset_ranges import EPOCHS, IDS
+from tidelog.spark_connector.read.offset_ranges import EPOCHS, GROUP, IDS
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:  # noqa: ANN401 (an object of pyspark, or JSON)
@@ -38,6 +38,6 @@ def _offsets(found: object) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, int(number)): offset
         for topic, by_number in by_topic.items()
-        if topic not in {IDS, EPOCHS}
+        if topic not in {IDS, EPOCHS, GROUP}
         for number, offset in by_number.items()
     }

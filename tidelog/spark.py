@@ -17,8 +17,9 @@ from tidelog.spark_connector.lag import lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
-__all__ = ["JavaMissingError", "lag", "prepare_java", "register", "session"]
+__all__ = ["JavaMissingError", "commit_each_batch", "lag", "prepare_java", "register", "session"]
 
 _INSTALL: Final = "pip install 'tidelog[spark]'"
 _RUNNING_JVM: Final = "PYSPARK_GATEWAY_PORT"
@@ -70,6 +71,35 @@ def register(spark: Any) -> None:  # noqa: ANN401 (a session of Spark, or of Spa
     except Exception as error:
         raise _not_installed(error) from error
     spark.dataSource.register(TidelogSource)
+
+
+def commit_each_batch(
+    spark: "SparkSession", options: Mapping[str, str] | None = None
+) -> "StreamingQueryListener":
+    """Commit each batch of the streams with a `groupId` as soon as the sink has written it.
+
+    Call it once in a session, before its queries start. Without it a stream commits a batch when
+    Spark asks for the next one, so after a stop its group may lack the last batch. The listener
+    that is added and returned sends the commits from this program.
+
+    Args:
+        spark: The session.
+        options: Credentials and TLS of the queries, such as `client.token`, unless the environment
+            or a profile has them. The brokers are those of the queries.
+
+    Raises:
+        ConfigError: An option is none of the connection, or invalid.
+        RuntimeError: pyspark 4.2 or pyarrow 18, or newer, is not installed.
+    """
+    try:
+        from tidelog.spark_connector.group_commits import (  # noqa: PLC0415 (needs the extra)
+            GroupCommits,
+        )
+    except ImportError as error:
+        raise _not_installed(error) from error
+    listener = GroupCommits(options or {})
+    spark.streams.addListener(listener)
+    return listener
 
 
 def _not_installed(error: Exception) -> RuntimeError:

@@ -7,6 +7,7 @@ Spark's checkpoint. The stream is no member of the group, so the group must have
 from crc32c import crc32c
 
 from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.spark_connector.read.offset_ranges import StreamOffset
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.errors import from_wire
@@ -38,8 +39,16 @@ def commit_group(options: ReadOptions, position: StreamOffset) -> None:
         TidelogError: The controller rejected the commit, or no broker answered.
     """
     group_id = group_of(options)
-    if group_id is None:
-        return
+    if group_id is not None:
+        commit_position(options.connection, group_id, position)
+
+
+def commit_position(connection: ConnectionOptions, group_id: str, position: StreamOffset) -> None:
+    """Commit a position to a group.
+
+    Raises:
+        TidelogError: The controller rejected the commit, or no broker answered.
+    """
     commits = [
         PartitionCommit(
             position.topic_ids[at.topic], at.partition, offset, position.epochs.get(at), "spark"
@@ -47,7 +56,7 @@ def commit_group(options: ReadOptions, position: StreamOffset) -> None:
         for at, offset in position.offsets.items()
     ]
     results: list[PartitionCommitted] = []
-    with borrowed(options.connection) as cluster:
+    with borrowed(connection) as cluster:
         for part in divided(commits):
             request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, part)
             results += cluster.call_controller(api.COMMIT_OFFSETS, request).results

@@ -18,6 +18,8 @@ IDS: Final = "@ids"
 distinguish a recreated topic from the first one. No topic has a name with an @."""
 EPOCHS: Final = "@epochs"
 """Key for the leader epochs of the last read records. Older checkpoints do not have it."""
+GROUP: Final = "@group"
+"""Key in progress reports, never in a checkpoint, for the group of a stream and its brokers."""
 _TOPIC_ID_BYTES: Final = 16
 
 Offsets = Mapping[TopicPartition, int]

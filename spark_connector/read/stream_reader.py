@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.spark_connector.one_line import in_one_line
 from tidelog.spark_connector.read.batch_reader import Decode, read_partition
-from tidelog.spark_connector.read.offset_ranges import StreamOffset, split
+from tidelog.spark_connector.read.offset_commit import group_of
+from tidelog.spark_connector.read.offset_ranges import GROUP, StreamOffset, split
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_progress import slices_between
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
@@ -64,9 +65,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return text
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the end offsets of the partitions, for progress reports."""
+        """Return the end offsets of the partitions, and the group, for progress reports."""
         latest = self._planner().reported()
-        return None if latest is None else latest.to_json()
+        if latest is None:
+            return None
+        report = latest.to_json()
+        group = group_of(self._options)
+        if group is not None:
+            brokers = ",".join(map(str, self._options.connection.addresses))
+            report[GROUP] = {"name": group, "brokers": brokers}
+        return report
 
     @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -12,9 +12,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+import tidelog.spark
 from pyspark_tidelog import lag
 from tests.paths import ROOT
 from tests.system.spark.world import World
+from tests.system.spark_trials.waiting import wait_until
+from tidelog.wire.errors import UnknownGroupError
 
 
 class Sink:
@@ -72,8 +75,11 @@ def test_batches_are_limited_and_later_records_wait_for_the_next_run(
 
 
 def group_lag(world: World, group: str) -> int:
-    """Return the lag of a group in records, over all partitions."""
-    partitions = world.client.admin.describe_group(group).partitions
+    """Return the lag of a group in records over all partitions, -1 if there is no such group."""
+    try:
+        partitions = world.client.admin.describe_group(group).partitions
+    except UnknownGroupError:
+        return -1
     return sum(each.lag_records or 0 for each in partitions)
 
 
@@ -98,6 +104,29 @@ def test_the_lag_of_a_group_is_zero_once_an_available_now_query_has_written_all(
     assert sink.values == numbers(10)
     assert lags == [6, 2], "the lag counts what is not written yet"
     assert group_lag(world, group) == 0
+
+
+def test_a_listener_commits_the_last_batch_before_a_stop_and_of_a_single_batch(
+    world: World, tmp_path: Path
+) -> None:
+    world.create(2)
+    world.write(numbers(10))
+    group = f"{world.topic}-lag"
+    stream = world.stream(groupId=group, maxOffsetsPerTrigger="4")
+    listener = tidelog.spark.commit_each_batch(world.spark)
+    sink = Sink(tmp_path)
+    try:
+        writer = stream.writeStream.foreachBatch(sink.take)
+        writer = writer.option("checkpointLocation", str(sink.checkpoint))
+        query = writer.trigger(processingTime="1 hour").start()
+        wait_until(lambda: query.lastProgress is not None, "the first batch")
+        query.stop()
+        wait_until(lambda: group_lag(world, group) == 6, "the commit of the first batch")
+        sink.run(stream, once=True)
+        wait_until(lambda: group_lag(world, group) == 0, "the commit of the single batch")
+    finally:
+        world.spark.streams.removeListener(listener)
+    assert sink.values == numbers(10)
 
 
 @pytest.mark.statement("s23")
