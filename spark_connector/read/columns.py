@@ -63,7 +63,27 @@ COLUMN_TYPES: Final[Mapping[str, str]] = {
 
 
 def columns_of(options: ReadOptions) -> dict[str, str]:
-    """Return the columns of a source, in order, with their types."""
+    """Return the columns of a source, in order, with their types: those of the option `columns`.
+
+    Raises:
+        ConfigError: The option names a column that does not exist.
+    """
+    every = _all_columns(options)
+    if not options.columns:
+        return every
+    if options.selection.history_of is None:
+        every |= HEADERS_COLUMN
+    by_lower = {name.lower(): name for name in every}
+    strange = [name for name in options.columns if name.lower() not in by_lower]
+    if strange:
+        raise ConfigError(
+            f"columns: there is no column {strange[0]!r}; there are {', '.join(every)}"
+        )
+    names = [by_lower[name.lower()] for name in options.columns]
+    return {name: every[name] for name in names}
+
+
+def _all_columns(options: ReadOptions) -> dict[str, str]:
     if options.selection.history_of is not None:
         return dict(HISTORY_COLUMNS)
     headers = HEADERS_COLUMN if options.include_headers else {}
@@ -86,9 +106,10 @@ def check_projection(
         options: Options of the source.
 
     Raises:
-        ConfigError: A column does not exist, has another type, or is declared NOT NULL.
+        ConfigError: A column does not exist, has another type, is declared NOT NULL, or is not
+            among those of the option `columns`.
     """
-    known = columns_of(options)
+    known = _all_columns(options)
     if options.selection.history_of is None:
         known |= HEADERS_COLUMN
     names: list[str] = []
@@ -104,4 +125,9 @@ def check_projection(
         names.append(name)
     if not names:
         raise ConfigError(f"the schema has no column; there are {', '.join(known)}")
+    if options.columns and set(names) != columns_of(options).keys():
+        raise ConfigError(
+            f".schema(...) has {', '.join(names)}, and the option columns"
+            f" {', '.join(options.columns)}; give one of them"
+        )
     return tuple(names)

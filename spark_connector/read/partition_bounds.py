@@ -4,7 +4,8 @@ Shell: asks brokers, in one request for all partitions if possible.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -59,11 +60,13 @@ def look(
     Without `with_sizes` all sizes are 0, and the request is faster.
 
     Raises:
-        ConfigError: A topic lacks an assigned partition, or a queue has no dead-letter queue.
+        ConfigError: A topic lacks a selected partition, or a queue has no dead-letter queue.
         UnknownQueueError: The queue does not exist.
         TidelogError: No broker answered.
     """
     ranges = _ranges(_topics(cluster, selection, with_sizes=with_sizes))
+    if selection.numbers:
+        return _numbered(ranges, selection.numbers)
     if not selection.partitions:
         return ranges
     names = {at.topic for at in ranges}
@@ -75,6 +78,19 @@ def look(
                 f" there is no {at.partition}"
             )
     return {at: ranges[at] for at in selection.partitions if at in ranges}
+
+
+def _numbered(ranges: PartitionRanges, numbers: Sequence[int]) -> PartitionRanges:
+    """Return the ranges of the partitions with these numbers; each topic must have all."""
+    counts = Counter(at.topic for at in ranges)
+    for topic, count in counts.items():
+        if numbers[-1] >= count:
+            raise ConfigError(
+                f"partitions: topic {topic!r} has {count} partitions, 0 to {count - 1};"
+                f" there is no {numbers[-1]}"
+            )
+    wanted = frozenset(numbers)
+    return {at: bounds for at, bounds in ranges.items() if at.partition in wanted}
 
 
 def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:

@@ -49,7 +49,7 @@ READ_NAMES: Final = (
     *CONNECTION_NAMES, *_SELECTIONS, *_STARTING, *_ENDING, *_ONLY_STREAM, _STRATEGY,
     "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
     "fetch.timeout.ms", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "isolation",
-    "largeMessages", "largeMessageMaxBytes", *VALUE_NAMES,
+    "largeMessages", "largeMessageMaxBytes", "partitions", "columns", *VALUE_NAMES,
 )  # fmt: skip
 RECORDS_PER_TASK: Final = 250_000
 """Default maximum of records for one task of a batch; a task has an overhead of about 100 ms."""
@@ -70,7 +70,7 @@ Parsed = TypeVar("Parsed", int, Moment)
 @final
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selected partitions; exactly one field is set."""
+    """Selected partitions; exactly one field is set besides `numbers`."""
 
     topics: tuple[str, ...] = ()
     """`subscribe`: all partitions of these topics, sorted."""
@@ -82,6 +82,8 @@ class Selection:
     """`queueDeadLetters`: the name of a queue."""
     history_of: str | None = None
     """`queueHistory`: the name of a queue."""
+    numbers: tuple[int, ...] = ()
+    """`partitions`: the numbers of the partitions of each topic, sorted; empty for all."""
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
@@ -96,15 +98,18 @@ class Selection:
             are_given = " and ".join(found) + " are" if found else "none is"
             raise ConfigError(f"give exactly one of {choices}; {are_given} given")
         text = given.text(found[0]) or ""
-        if found == ["subscribe"]:
-            return cls(topics=_topics(text))
-        if found == ["subscribePattern"]:
-            return cls(pattern=_pattern(text))
         if found == ["assign"]:
+            if "partitions" in given:
+                raise ConfigError("assign names the partitions; leave the option partitions out")
             return cls(partitions=_assigned(given.json_object("assign") or {}))
+        numbers = _partition_numbers(given.text("partitions"))
+        if found == ["subscribe"]:
+            return cls(topics=_topics(text), numbers=numbers)
+        if found == ["subscribePattern"]:
+            return cls(pattern=_pattern(text), numbers=numbers)
         if found == ["queueHistory"]:
-            return cls(history_of=text)
-        return cls(dead_letters_of=text)
+            return cls(history_of=text, numbers=numbers)
+        return cls(dead_letters_of=text, numbers=numbers)
 
     def __str__(self) -> str:
         """Return the selection for messages."""
@@ -126,13 +131,15 @@ class OffsetLimit:
 
     option: str
     """Name of the option, for errors."""
-    at: Literal["earliest", "latest", "time", "offsets", "times"]
+    at: Literal["earliest", "latest", "time", "offset", "offsets", "times"]
     time: Moment = _EPOCH
     """With `time`: the time for all partitions."""
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     """With `offsets`: an offset, `EARLIEST` or `LATEST` of every selected partition."""
     times: Mapping[TopicPartition, Moment] = field(default_factory=dict[TopicPartition, Moment])
     """With `times`: the time for every selected partition."""
+    offset: int = 0
+    """With `offset`: the offset for all partitions; one that ends before it is read to its end."""
 
     @property
     def is_moving(self) -> bool:
@@ -180,6 +187,8 @@ class ReadOptions:
     values: ValueOptions
     large_message_bytes_max: int
     """Maximum size of a joined message in bytes; the task fails at a larger one and names it."""
+    columns: tuple[str, ...]
+    """`columns`: the names of the columns to read, in this order; empty for all."""
     ignored: tuple[str, ...]
     """A line for each given option without an effect."""
 
@@ -231,6 +240,7 @@ class ReadOptions:
             include_headers=given.flag("includeHeaders", default=False),
             group_id=given.text("groupId"),
             group_id_prefix=given.text("groupIdPrefix"),
+            columns=_names("columns", given.text("columns")),
             ignored=tuple(given.ignored),
             **_details(given),
         )
@@ -252,6 +262,25 @@ def _details(given: GivenOptions) -> dict[str, Any]:
         "large_messages": given.choice("largeMessages", large, default="join"),
         "large_message_bytes_max": given.number("largeMessageMaxBytes") or _LARGE_BYTES_MAX,
     }
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...]:
+    """Return the names between commas; none if the option is not given."""
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and (not names or len(set(names)) < len(names)):
+        raise ConfigError(f"{option} must be different names with commas between, not {text!r}")
+    return names
+
+
+def _partition_numbers(text: str | None) -> tuple[int, ...]:
+    """Return the numbers in a text such as `0,4-7`; none if the option is not given."""
+    found: set[int] = set()
+    for part in _names("partitions", text):
+        ends = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part, re.ASCII)
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
+            raise ConfigError(f"partitions must be numbers and ranges such as 0,4-7, not {text!r}")
+        found |= set(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return tuple(sorted(found))
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -302,10 +331,12 @@ def _place(
         return OffsetLimit(names.offsets, default)
     if text.lower() in ("earliest", "latest"):
         return OffsetLimit(names.offsets, "earliest" if text.lower() == "earliest" else "latest")
+    if re.fullmatch(r"\d{1,19}", text, re.ASCII) and int(text) <= OFFSET_MAX:
+        return OffsetLimit(names.offsets, "offset", offset=int(text))
     if not text.startswith("{"):
         raise ConfigError(
-            f'{names.offsets} must be earliest, latest or JSON such as {{"orders":{{"0":23}}}},'
-            f" not {text!r}"
+            f"{names.offsets} must be earliest, latest, an offset for all partitions, or JSON such"
+            f' as {{"orders":{{"0":23}}}}, not {text!r}'
         )
     offsets = _by_partition(names.offsets, given.json_object(names.offsets) or {}, _offset)
     return OffsetLimit(names.offsets, "offsets", by_partition=offsets)

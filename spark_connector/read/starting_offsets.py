@@ -50,6 +50,8 @@ def ending_offsets(
 ) -> Offsets:
     """Return the ending offset of each partition: its end if no record is as young as a time.
 
+    With one offset for all partitions, a partition that begins later ends where it begins.
+
     Raises:
         ConfigError: The option does not name exactly the selected partitions, or an offset is above
             the end of its partition.
@@ -57,6 +59,8 @@ def ending_offsets(
     """
     offsets = _resolved(cluster, place, ranges, now_ms)
     found = {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
+    if place.at == "offset":
+        return {at: max(offset, ranges[at].start) for at, offset in found.items()}
     for at, offset in found.items():
         if offset > ranges[at].end:
             raise ConfigError(
@@ -74,6 +78,8 @@ def _resolved(
         return {at: bounds.start for at, bounds in ranges.items()}
     if place.at == "latest":
         return {at: bounds.end for at, bounds in ranges.items()}
+    if place.at == "offset":
+        return {at: min(place.offset, bounds.end) for at, bounds in ranges.items()}
     if place.at == "time":
         return _at_times(cluster, dict.fromkeys(ranges, place.time.at(now_ms)), ranges)
     _check_names(place, ranges)

@@ -106,9 +106,9 @@ class StreamSource:
                     strategy=options.starting_strategy,
                     now_ms=int(time.time() * 1000),
                 )
-            is_by_time = options.starting.at in ("time", "times")
+            is_cut = options.starting.at in ("time", "times", "offset")
             is_at_an_end = any(offsets[at] == bounds.end for at, bounds in ranges.items())
-            self._is_moving = options.starting.is_moving or (is_by_time and is_at_an_end)
+            self._is_moving = options.starting.is_moving or (is_cut and is_at_an_end)
             ids = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
             self._initial = StreamOffset(offsets, ids)
         return self._initial

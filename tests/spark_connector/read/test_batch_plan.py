@@ -34,6 +34,29 @@ def test_all_records_are_read_by_default_and_empty_partitions_have_no_task(
     assert len(ranges(town, minPartitions="6")) >= 6
 
 
+def test_one_offset_bounds_all_partitions_and_short_ones_are_read_to_their_end(
+    town: SparkFixture,
+) -> None:
+    town.create(3)
+    town.write([b""] * 9, partition=0)
+    town.write([b""] * 4, partition=1)
+
+    assert ranges(town, startingOffsets="3", endingOffsets="6") == [(0, 3, 6), (1, 3, 4)]
+    assert ranges(town, startingOffsets="9223372036854775807") == []
+    with pytest.raises(ConfigError, match="/0 would begin at 6 and end before it, at 3"):
+        ranges(town, startingOffsets="6", endingOffsets="3")
+
+
+def test_only_the_partitions_of_the_option_are_read(town: SparkFixture) -> None:
+    town.create(4)
+    for partition in range(4):
+        town.write([b""] * 2, partition=partition)
+
+    assert ranges(town, partitions="0,2-3") == [(0, 0, 2), (2, 0, 2), (3, 0, 2)]
+    with pytest.raises(ConfigError, match="has 4 partitions, 0 to 3; there is no 4"):
+        ranges(town, partitions="0-4")
+
+
 def test_the_log_names_options_without_an_effect(
     town: SparkFixture, caplog: pytest.LogCaptureFixture
 ) -> None:

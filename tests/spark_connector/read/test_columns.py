@@ -66,3 +66,25 @@ def test_a_projection_keeps_the_order_of_the_schema() -> None:
 def test_an_invalid_schema_is_refused(wanted: list[tuple[str, str, bool]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_projection(wanted, options())
+
+
+def test_the_option_chooses_columns_in_its_order_and_headers_too() -> None:
+    given = options(columns="offset, VALUE,headers")
+
+    assert columns_of(given) == {
+        "offset": "bigint",
+        "value": "binary",
+        "headers": "array<struct<key:string,value:binary>>",
+    }
+    wanted = [(name, kind, True) for name, kind in columns_of(given).items()]
+    assert check_projection(wanted, given) == ("offset", "value", "headers")
+
+
+def test_the_option_names_a_column_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match=r"^columns: there is no column 'values'; there are key"):
+        columns_of(options(columns="values"))
+
+
+def test_a_schema_and_the_option_must_agree() -> None:
+    with pytest.raises(ConfigError, match="give one of them"):
+        check_projection([("key", "binary", True)], options(columns="value"))

@@ -52,6 +52,10 @@ def test_a_batch_reads_from_the_first_record_to_the_end_and_a_stream_from_the_en
         ),
         ({"queueDeadLetters": "pay"}, Selection(dead_letters_of="pay")),
         ({"queueHistory": "pay"}, Selection(history_of="pay")),
+        (
+            {"subscribe": "a", "partitions": "9, 0,2-4"},
+            Selection(topics=("a",), numbers=(0, 2, 3, 4, 9)),
+        ),
     ],
 )
 def test_each_selection_is_parsed(given: dict[str, str], expected: Selection) -> None:
@@ -89,6 +93,11 @@ def test_no_selection_or_two_selections_are_refused(given: dict[str, str]) -> No
         {"assign": '{"a":[1.0]}'},
         {"assign": '{"a":[1,1]}'},
         {"assign": '{"a":0}'},
+        {"assign": '{"a":[0]}', "partitions": "0"},
+        {"partitions": "x", "subscribe": "a"},
+        {"partitions": "4-2", "subscribe": "a"},
+        {"partitions": "-1", "subscribe": "a"},
+        {"partitions": "1,1", "subscribe": "a"},
     ],
 )
 def test_an_invalid_selection_is_refused(given: dict[str, str]) -> None:
@@ -127,7 +136,7 @@ def test_starting_timestamp_precedes_timestamps_by_partition_and_offsets() -> No
         {"startingOffsets": '{"orders":[1]}'},
         {"startingOffsets": "{}"},
         {"startingOffsets": "newest"},
-        {"startingOffsets": "5"},
+        {"startingOffsets": "-5"},
         {"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'},
         {"startingTimestamp": "-1"},
         {"startingTimestamp": "yesterday"},
@@ -178,6 +187,19 @@ def test_a_partition_without_so_young_a_record_is_no_error_in_a_batch() -> None:
 )
 def test_the_end_and_an_age_are_other_offsets_later(given: dict[str, str], is_moving: bool) -> None:
     assert parse(True, **given).starting.is_moving == is_moving
+
+
+def test_one_offset_may_be_given_for_all_partitions() -> None:
+    options = parse(subscribe="a", startingOffsets="17", endingOffsets="20")
+
+    assert (options.starting.at, options.starting.offset) == ("offset", 17)
+    assert (options.ending.at, options.ending.offset) == ("offset", 20)
+
+
+@pytest.mark.parametrize("names", ["", ",", "value,value"])
+def test_columns_are_different_names(names: str) -> None:
+    with pytest.raises(ConfigError, match=r"^columns must"):
+        parse(subscribe="a", columns=names)
 
 
 def test_a_stream_may_begin_anywhere() -> None:

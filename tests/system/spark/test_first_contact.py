@@ -12,7 +12,7 @@ from tests.system.spark.test_pages import spark_blocks
 from tests.system.spark.world import World
 
 OTHER_PYTHON = "#!/bin/sh\necho 'this Python has neither pyspark nor tidelog' >&2\nexit 1\n"
-"""The first `python3` on the path of a user who has not activated the environment."""
+"""The first `python3` on the path, if the environment is not activated."""
 
 
 @pytest.fixture(scope="module")
