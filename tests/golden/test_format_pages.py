@@ -40,6 +40,8 @@ def table_rows(text: str) -> list[list[str]]:
     [
         ("record_batch.md", "record_batch_v1.txt"),
         ("record_batch.md", "record_batch_v1_sparse.txt"),
+        ("record_batch.md", "record_batch_v2.txt"),
+        ("record_batch.md", "record_batch_v2_sparse.txt"),
         ("sealed_batch.md", "record_batch_v1_sealed.txt"),
     ],
 )
@@ -91,7 +93,11 @@ def test_numbers_on_the_pages_are_those_of_the_code() -> None:
     batch, frame = page("record_batch.md"), page("frame.md")
 
     assert f"`sync_marker` is {record_batch.SYNC_MARKER:#010x}" in batch
-    assert f"`format_version` is {record_batch.FORMAT_VERSION}." in batch
+    versions = f"{record_batch.FORMAT_VERSION} or {record_batch.FORMAT_COLUMNAR}"
+    assert {record_batch.FORMAT_VERSION, record_batch.FORMAT_COLUMNAR} == record_batch.KNOWN_FORMATS
+    assert f"`format_version` is {versions}:" in batch
+    assert f"fewer than {record_batch.COLUMNAR_COUNT_MIN} records" in batch
+    assert f"version 2 has at most {record_batch.PRODUCED_COUNT_MAX:,} records" in batch
     assert f"most {record_batch.PRODUCED_COUNT_MAX:,} (2^16)" in batch
     assert f"up to {record_batch.RECORD_COUNT_MAX:,} (2^24)" in batch
     assert record_batch.TIMESTAMP_END_MS == 2**62
@@ -107,13 +113,14 @@ def test_numbers_on_the_pages_are_those_of_the_code() -> None:
     ) == (1 << 4, 1 << 5, 1 << 6)
 
 
-def test_the_reader_on_the_page_reads_the_golden_file() -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_reader_on_the_page_reads_the_golden_file(version: int) -> None:
     (code,) = code_blocks(page("record_batch.md"), "python")
     names: dict[str, object] = {}
     exec(compile(code, "record_batch.md", "exec"), names)
     read_batch = cast("Callable[[bytes], list[tuple[object, ...]]]", names["read_batch"])
 
-    records = read_batch((FOLDER / "record_batch_v1.bin").read_bytes())
+    records = read_batch((FOLDER / f"record_batch_v{version}.bin").read_bytes())
 
     assert records == [
         (1000, 1_700_000_000_000, b"user-1", b"hello", []),
