@@ -40,13 +40,13 @@ class ByteColumn(Sequence[bytes | None]):
         nulls: BytesLike | None = None,
     ) -> None:
         """Take the parts of a column; `check` compares them with each other."""
-        self.lengths = lengths
+        self.lengths = _unsigned(lengths)
         """Little-endian unsigned integers: the bytes of each value, 0 for a null."""
         self.width = width
         """Bytes of each length: 1, 2 or 4."""
-        self.blob = blob
+        self.blob = _unsigned(blob)
         """All values in order, without anything between them."""
-        self.nulls = nulls
+        self.nulls = None if nulls is None else _unsigned(nulls)
         """One byte a record, 1 if it has no value, otherwise 0; `None` if all have one."""
         self._values: list[bytes | None] | None = None
 
@@ -168,6 +168,11 @@ def bytes_head(length: int) -> bytes:
     if length < 1 << 16:
         return b"\xc5" + length.to_bytes(2, "big")
     return b"\xc6" + length.to_bytes(4, "big")
+
+
+def _unsigned(part: BytesLike) -> BytesLike:
+    """Return bytes as numbers from 0 to 255; a view of an Arrow buffer has signed ones."""
+    return part.cast("B") if isinstance(part, memoryview) and part.format != "B" else part
 
 
 def _divided(

@@ -156,6 +156,20 @@ def test_a_byte_column_is_a_sequence_of_its_values() -> None:
     assert ByteColumn.of(column) is column
 
 
+def test_parts_may_be_views_of_signed_or_longer_numbers() -> None:
+    """As those of Arrow's buffers, and of arrays."""
+    value = bytes(200)
+    signed = [memoryview(part).cast("b") for part in (b"\xc8\0", value, b"\0\1")]
+    column = ByteColumn(signed[0], 1, signed[1], signed[2])
+    wide = ByteColumn(memoryview(array("H", [200, 0])), 2, value)
+
+    column.check(2)
+    wide.check(2)
+
+    assert list(column) == [value, None]
+    assert list(wide) == [value, b""]
+
+
 def test_columns_are_views_of_the_batch() -> None:
     batch = columnar(Columns(2, keys=[b"k", None], values=[b"first", b"second"]))
 
