@@ -10,22 +10,16 @@ from typing import NamedTuple, Protocol, TypeVar, cast, final
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
-    FORMAT_COLUMNAR,
-    FORMAT_VERSION,
     Columns,
     Headers,
     encode_batch,
+    format_for,
     parse_header,
 )
 from tidelog.wire.messages.produce import AckLevel
 
 RECORD_OVERHEAD_BYTES = 40
 """Bytes that Python needs for a bytes object in a list, in addition to its contents."""
-
-COLUMNAR_FROM_COUNT = 64
-"""Minimum records of a batch of format version 2. That version saves the readers of whole columns,
-such as Spark, an object for each value, and costs each batch some microseconds
-(`docs/decisions/0054-two-batch-formats.md`)."""
 
 _NO_HEADERS: Headers = ()
 _Item = TypeVar("_Item")
@@ -202,7 +196,6 @@ class ProducerBatch:
         `batch_format` is the highest format version that leaders accept.
         """
         count = len(self.values)
-        is_columnar = batch_format >= FORMAT_COLUMNAR and count >= COLUMNAR_FROM_COUNT
         first_timestamp_ms, deltas = self.timestamp_ms, None
         if self.timestamps is not None:
             first_timestamp_ms, deltas = self._timestamp_deltas(self.timestamps, count)
@@ -219,7 +212,7 @@ class ProducerBatch:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            format_version=FORMAT_COLUMNAR if is_columnar else FORMAT_VERSION,
+            format_version=format_for(count, batch_format),
         )
         self.record_count = count
         self.base_sequence = base_sequence

@@ -6,7 +6,7 @@ Pure: no clock, no I/O. The caller has checked both checksums: see `wire.batch.r
 from array import array
 from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Final, NamedTuple, final
+from typing import Annotated, Any, Final, final
 
 import msgspec
 from msgspec.structs import replace
@@ -253,36 +253,6 @@ def decode_timestamp_deltas(
     return deltas
 
 
-class EvenBytes(NamedTuple):
-    """Packed keys or values that seem to be equally long."""
-
-    head: bytes
-    """MessagePack head of each element, if all are equally long."""
-    value_bytes: int
-    """Bytes of each element without its head; not 0."""
-    content: memoryview
-    """All elements in order, each with its head."""
-
-    @property
-    def stride(self) -> int:
-        """Bytes from the start of one element to the start of the next."""
-        return len(self.head) + self.value_bytes
-
-    def copy_to(self, buffer: bytearray, start: int) -> bool:
-        """Copy the content into a buffer; return whether all elements are equally long.
-
-        They are if the head of the first element repeats at equal distances up to the end: only
-        bytes of its length fit between two heads.
-        """
-        end = start + len(self.content)
-        buffer[start:end] = self.content
-        count = len(self.content) // self.stride
-        return all(
-            buffer[start + place : end : self.stride].count(expected) == count
-            for place, expected in enumerate(self.head)
-        )
-
-
 @final
 class _Columnar:
     """The columns of a payload of format version 2, as views of it.
@@ -330,9 +300,6 @@ class _Columnar:
         if column is not None:
             column.check(self._header.record_count)
         return column
-
-    def even_bytes(self, name: str) -> None:
-        del name
 
     def column(self, name: str) -> Sequence[Any] | None:
         """Return a column: numbers as an array of their own width."""
@@ -413,17 +380,6 @@ class _Objects:
             _check_offsets(self._header, column)
         return column
 
-    def even_bytes(self, name: str) -> EvenBytes | None:
-        elements = _elements(self._columns[name])
-        count = self._header.record_count
-        length_bytes = _LENGTH_BYTES.get(elements[0]) if count and elements else None
-        if length_bytes is None:
-            return None
-        head = bytes(elements[: 1 + length_bytes])
-        even = EvenBytes(head, int.from_bytes(head[1:], "big"), elements)
-        is_possible = even.value_bytes and even.stride * count == len(elements)
-        return even if is_possible else None
-
     def _small_deltas(self, packed: msgspec.Raw) -> bytes | None:
         """Return deltas that take one byte each, from 0 to 127; `None` if a delta is longer."""
         deltas = bytes(_elements(packed))
@@ -481,10 +437,6 @@ class PackedColumns:
         """
         return self._payload.column(name)
 
-    def even_bytes(self, name: str) -> EvenBytes | None:
-        """Return all keys or values; `None` if they cannot be equally long, or are empty."""
-        return self._payload.even_bytes(name)
-
 
 def _split(plain: BytesLike) -> tuple[msgspec.Raw, ...]:
     try:
@@ -497,8 +449,6 @@ _packed_decoder = msgspec.msgpack.Decoder(tuple[_Skipped, _Skipped, _Skipped, _S
 _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     name: msgspec.msgpack.Decoder(kind) for name, kind in _TYPES.items()
 }
-_LENGTH_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
-"""Bytes of the length field of a byte string, by the first byte of its head."""
 _ARRAY_4: Final = 0x90
 _ARRAY_32: Final = 0xDD
 _SMALL_END: Final = 0x80

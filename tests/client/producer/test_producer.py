@@ -12,10 +12,9 @@ from tests.client.clients import client_of, orders_client
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.partitioner import partition_for_key
-from tidelog.client.producer.producer_batch import COLUMNAR_FROM_COUNT
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
-from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.batch.record_batch import COLUMNAR_COUNT_MIN, parse_header
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
     RecordTooLargeError,
@@ -108,7 +107,7 @@ async def test_long_batches_are_columnar_as_soon_as_the_cluster_accepts_them(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
-    values = [b"%d" % number for number in range(COLUMNAR_FROM_COUNT)]
+    values = [b"%d" % number for number in range(COLUMNAR_COUNT_MIN)]
     async with client_of(world) as client, world.client() as raw:
         topic = (await client.admin.create_topic("orders")).topic_id
         while not (await client.admin.describe_features()).level:  # noqa: ASYNC110 (in the broker)

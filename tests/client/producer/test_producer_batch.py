@@ -2,10 +2,11 @@
 
 import pytest
 
-from tidelog.client.producer.producer_batch import COLUMNAR_FROM_COUNT, Fate, ProducerBatch
+from tidelog.client.producer.producer_batch import Fate, ProducerBatch
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
+    COLUMNAR_COUNT_MIN,
     FORMAT_COLUMNAR,
     FORMAT_VERSION,
     Columns,
@@ -129,10 +130,10 @@ def test_halves_of_a_split_batch_have_its_records_and_sequences(codec: Codec) ->
 
 def test_only_long_batches_have_the_latest_format_that_leaders_accept() -> None:
     cases = [
-        (COLUMNAR_FROM_COUNT, FORMAT_COLUMNAR, FORMAT_COLUMNAR),
-        (COLUMNAR_FROM_COUNT, FORMAT_COLUMNAR + 1, FORMAT_COLUMNAR),
-        (COLUMNAR_FROM_COUNT, FORMAT_VERSION, FORMAT_VERSION),
-        (COLUMNAR_FROM_COUNT - 1, FORMAT_COLUMNAR, FORMAT_VERSION),
+        (COLUMNAR_COUNT_MIN, FORMAT_COLUMNAR, FORMAT_COLUMNAR),
+        (COLUMNAR_COUNT_MIN, FORMAT_COLUMNAR + 1, FORMAT_COLUMNAR),
+        (COLUMNAR_COUNT_MIN, FORMAT_VERSION, FORMAT_VERSION),
+        (COLUMNAR_COUNT_MIN - 1, FORMAT_COLUMNAR, FORMAT_VERSION),
     ]
     for count, batch_format, expected in cases:
         batch = filled(count)
@@ -141,7 +142,7 @@ def test_only_long_batches_have_the_latest_format_that_leaders_accept() -> None:
 
 
 def test_halves_of_a_split_batch_keep_its_format_while_they_are_long() -> None:
-    batch = filled(2 * COLUMNAR_FROM_COUNT + 1)
+    batch = filled(2 * COLUMNAR_COUNT_MIN + 1)
     encode(batch, batch_format=FORMAT_COLUMNAR)
     whole = columns_of(batch)
 
