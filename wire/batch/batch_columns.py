@@ -331,7 +331,7 @@ def _byte_column(packed: "_ByteStrings", count: int) -> ByteColumn:
     lengths, blob, nulls = packed
     if nulls is not None and len(nulls) != count:
         raise WireFormatError(f"{len(nulls)} null marks under a header of {count}")
-    return ByteColumn(lengths, length_width(lengths, count), blob, nulls)
+    return ByteColumn(lengths, length_width(lengths, count), blob, nulls=nulls)
 
 
 def _decoded_headers(header: BatchHeader, packed: msgspec.Raw) -> list[Headers] | None:

@@ -37,6 +37,7 @@ class ByteColumn(Sequence[bytes | None]):
         lengths: BytesLike,
         width: int,
         blob: BytesLike,
+        *,
         nulls: BytesLike | None = None,
     ) -> None:
         """Take the parts of a column; `check` compares them with each other."""
@@ -56,7 +57,7 @@ class ByteColumn(Sequence[bytes | None]):
         if isinstance(values, ByteColumn):
             return values
         present, width, lengths, nulls = _divided(values)
-        return ByteColumn(lengths, width, b"".join(present), nulls)
+        return ByteColumn(lengths, width, b"".join(present), nulls=nulls)
 
     def check(self, count: int) -> None:
         """Check that the parts agree with each other and make `count` values.

@@ -115,7 +115,7 @@ def test_a_byte_column_is_encoded_as_its_values_are(version: int) -> None:
         encode_batch(
             Columns(4, keys=keys, values=keys), first_timestamp_ms=1, format_version=version
         )
-        for keys in (values, ByteColumn.of(values), ByteColumn(b"\3\0\0\5", 1, b"onethree", None))
+        for keys in (values, ByteColumn.of(values), ByteColumn(b"\3\0\0\5", 1, b"onethree"))
     ]
 
     assert batches[0] == batches[1]
@@ -125,12 +125,12 @@ def test_a_byte_column_is_encoded_as_its_values_are(version: int) -> None:
 @pytest.mark.parametrize("version", [FORMAT_VERSION, FORMAT_COLUMNAR])
 def test_a_byte_column_that_contradicts_itself_is_not_encoded(version: int) -> None:
     for column in (
-        ByteColumn(b"\3", 1, b"four", None),
-        ByteColumn(b"\5", 1, b"four", None),
-        ByteColumn(b"\4", 1, b"four", b""),
-        ByteColumn(b"\4", 1, b"four", b"\1"),
-        ByteColumn(b"\4", 1, b"four", b"\2"),
-        ByteColumn(b"\4\0\0", 3, b"four", None),
+        ByteColumn(b"\3", 1, b"four"),
+        ByteColumn(b"\5", 1, b"four"),
+        ByteColumn(b"\4", 1, b"four", nulls=b""),
+        ByteColumn(b"\4", 1, b"four", nulls=b"\1"),
+        ByteColumn(b"\4", 1, b"four", nulls=b"\2"),
+        ByteColumn(b"\4\0\0", 3, b"four"),
     ):
         with pytest.raises(WireFormatError):
             encode_batch(Columns(1, values=column), first_timestamp_ms=1, format_version=version)
@@ -160,7 +160,7 @@ def test_parts_may_be_views_of_signed_or_longer_numbers() -> None:
     """As those of Arrow's buffers, and of arrays."""
     value = bytes(200)
     signed = [memoryview(part).cast("b") for part in (b"\xc8\0", value, b"\0\1")]
-    column = ByteColumn(signed[0], 1, signed[1], signed[2])
+    column = ByteColumn(signed[0], 1, signed[1], nulls=signed[2])
     wide = ByteColumn(memoryview(array("H", [200, 0])), 2, value)
 
     column.check(2)
