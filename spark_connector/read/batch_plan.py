@@ -64,9 +64,9 @@ def known_ranges(cluster: BlockingClusterClient, options: ReadOptions) -> Partit
     """Return the offsets of all selected partitions.
 
     Raises:
-        UnknownTopicError: A named topic does not exist.
+        UnknownTopicError: A named topic, or that for dead letters, does not exist.
         UnknownQueueError: A queue does not exist.
-        ConfigError: No topic name matches the pattern.
+        ConfigError: No topic name matches the pattern, or the topic for dead letters is selected.
         LeaderNotAvailableError: The leader of a partition does not answer.
         TidelogError: No broker answered.
     """
@@ -83,7 +83,18 @@ def known_ranges(cluster: BlockingClusterClient, options: ReadOptions) -> Partit
         time.sleep(options.retry_interval_ms / 1000)
     if not ranges:
         raise ConfigError(f"there are no {options.selection}")
+    _check_dead_letters(cluster, options.values.dead_letter_topic, ranges)
     return ranges
+
+
+def _check_dead_letters(
+    cluster: BlockingClusterClient, topic: str | None, ranges: PartitionRanges
+) -> None:
+    if topic is None:
+        return
+    if any(at.topic == topic for at in ranges):
+        raise ConfigError(f"value.deadLetterTopic {topic!r} is read itself; name another topic")
+    cluster.retry(lambda: cluster.topic(topic))
 
 
 def _unknown(gone: list[str], silent: list[TopicPartition]) -> TidelogError:

@@ -15,8 +15,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import ArrayType, LongType, StringType, StructType
 
 from tests.spark_connector.spark_fixture import SparkFixture
+from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
+from tidelog.spark_connector.read.columns import COLUMN_TYPES
+from tidelog.spark_connector.read.slice_reader import read_slice
 from tidelog.spark_connector.source import TidelogSource
-from tidelog.spark_connector.values.value_reader import BadValueError
+from tidelog.spark_connector.values.dead_letters import COLUMNS
+from tidelog.spark_connector.values.value_reader import BadValueError, ValueReader
+from tidelog.spark_connector.values.value_type import ValueType
 from tidelog.wire.errors import ConfigError, UnknownTopicError
 
 VALUE = StructType().add("id", LongType()).add("name", StringType())
@@ -153,16 +158,34 @@ def test_a_task_that_ends_early_writes_no_dead_letters(town: SparkFixture) -> No
     assert len(letters(town, bad)) == 1
 
 
-def test_the_dead_letter_topic_must_exist_and_is_not_read_itself(town: SparkFixture) -> None:
+def test_a_plan_needs_another_topic_for_dead_letters_that_exists(town: SparkFixture) -> None:
     town.create()
-    town.write([b"?"])
     schema = StructType().add("value", VALUE)
     options = {"value_format": "json", "value_badRows": "deadLetter"}
 
-    with pytest.raises(UnknownTopicError):
+    with pytest.raises(UnknownTopicError, match="missing"):
         list(rows(town, schema, value_deadLetterTopic="missing", **options))
     with pytest.raises(ConfigError, match="is read itself"):
         list(rows(town, schema, value_deadLetterTopic=town.topic, **options))
+
+
+def test_a_topic_that_joins_a_pattern_later_is_no_dead_letter_topic(town: SparkFixture) -> None:
+    topic_id = town.create()
+    town.write([b"?"])
+    options = town.options(
+        **{
+            "value.format": "json",
+            "value.badRows": "deadLetter",
+            "value.deadLetterTopic": town.topic,
+        }
+    )
+    of = ValueType.from_spark(VALUE.jsonValue())
+    reader = ValueReader(options, ("value",), of)
+    schema = arrow_schema(COLUMNS, [COLUMN_TYPES[name] for name in COLUMNS])
+
+    with pytest.raises(ConfigError, match="is read itself"):
+        list(reader.decoded(read_slice(options, schema, town.whole(topic_id, 1))))
+    assert list(rows(town, StructType().add("value", "binary"))) == [{"value": b"?"}]
 
 
 @pytest.mark.parametrize(
