@@ -50,7 +50,7 @@ def schema_of(options: ValueOptions) -> ValueSchema | None:
     if given.get("type") == "struct":
         kind = _of_spark(given)
     else:
-        kind = _of_json_schema(given, "value")
+        kind, _ = _JsonSchema(given).read(given, "value")
         if kind.kind != "struct":
             raise ConfigError(f"{SCHEMA} must describe an object with properties; {_HINT}")
     return ValueSchema(kind.ddl(), kind)
@@ -87,70 +87,128 @@ def _of_spark(found: Mapping[str, Any]) -> ValueType:
 
 # JSON Schema
 
-_JSON_LEAVES: Final[Mapping[str, Kind]] = {
+_JSON_LEAVES: Final[Mapping[object, Kind]] = {
     "string": "string",
     "integer": "bigint",
     "number": "double",
     "boolean": "boolean",
 }
-_JSON_FORMATS: Final[Mapping[str, Kind]] = {"date-time": "timestamp", "date": "date"}
-_REFUSED: Final = ("$ref", "oneOf", "anyOf", "allOf", "patternProperties", "prefixItems")
+_JSON_FORMATS: Final[Mapping[object, Kind]] = {"date-time": "timestamp", "date": "date"}
+_REFUSED: Final = ("patternProperties", "prefixItems", "not", "if")
+_UNIONS: Final = ("anyOf", "oneOf", "allOf")
+_NULL: Final = "null"
 
 
-def _of_json_schema(found: object, where: str) -> ValueType:
-    return _json_type(found, where)[0]
+@final
+@dataclass(frozen=True, slots=True)
+class _JsonSchema:
+    """Reader of a JSON Schema, as far as columns can have it.
 
+    That includes what pydantic and msgspec write for classes: references, and `anyOf` with null.
+    """
 
-def _json_type(found: object, where: str) -> tuple[ValueType, bool]:
-    """Return the type, and whether it permits null."""
-    if not isinstance(found, dict):
-        raise ConfigError(f"{SCHEMA}: {where} must be a JSON object, not {found!r}")
-    given = cast("dict[str, Any]", found)
-    for refused in _REFUSED:
-        if refused in given:
+    root: Mapping[str, Any]
+
+    def read(
+        self, found: object, where: str, inside: tuple[str, ...] = ()
+    ) -> tuple[ValueType, bool]:
+        """Return the type, and whether it permits null; `inside` are the references on the way.
+
+        Raises:
+            ConfigError: The schema is invalid, or no column can have its values.
+        """
+        if not isinstance(found, dict):
+            raise ConfigError(f"{SCHEMA}: {where} must be a JSON object, not {found!r}")
+        given = cast("dict[str, Any]", found)
+        for refused in _REFUSED:
+            if refused in given:
+                raise ConfigError(
+                    f"{SCHEMA}: {where} has {refused}, which columns cannot have; use DDL"
+                )
+        if "$ref" in given:
+            return self._referenced(given["$ref"], where, inside)
+        for union in _UNIONS:
+            if union in given:
+                return self._one_of(given[union], where, inside)
+        names: object = given.get("type", _type_of_enum(given.get("enum")))
+        listed = cast("list[object]", names) if isinstance(names, list) else [names]
+        others = [name for name in listed if name != _NULL]
+        if len(others) != 1 or others == [None]:
+            raise ConfigError(f"{SCHEMA}: {where} must have one type beside null, not {names!r}")
+        return self._typed(others[0], given, where, inside=inside), len(listed) > 1
+
+    def _typed(
+        self, name: object, given: Mapping[str, Any], where: str, *, inside: tuple[str, ...]
+    ) -> ValueType:
+        if name == "array":
+            element, nullable = self.read(given.get("items"), f"{where}[]", inside)
+            return ValueType("array", (ValueField("element", element, nullable),))
+        if name == "object":
+            return self._object(given, where, inside)
+        if name == "string" and given.get("contentEncoding") == "base64":
+            return ValueType("binary")
+        kind = _JSON_LEAVES.get(name) if isinstance(name, str) else None
+        if kind is None:
+            raise ConfigError(f"{SCHEMA}: {where} has the type {name!r}, which JSON does not have")
+        return ValueType(
+            _JSON_FORMATS.get(str(given.get("format")), kind) if kind == "string" else kind
+        )
+
+    def _referenced(
+        self, reference: object, where: str, inside: tuple[str, ...]
+    ) -> tuple[ValueType, bool]:
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            raise ConfigError(f"{SCHEMA}: {where} refers to {reference!r}, outside of the schema")
+        if reference in inside:
+            raise ConfigError(f"{SCHEMA}: {where} contains itself, which columns cannot have")
+        found: object = self.root
+        for step in reference.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            inner = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+            if name not in inner:
+                raise ConfigError(f"{SCHEMA}: {where} refers to {reference!r}, which is missing")
+            found = inner[name]
+        return self.read(found, where, (*inside, reference))
+
+    def _one_of(self, found: object, where: str, inside: tuple[str, ...]) -> tuple[ValueType, bool]:
+        listed = cast("list[object]", found) if isinstance(found, list) else []
+        others = [each for each in listed if each != {"type": _NULL}]
+        if len(others) != 1:
             raise ConfigError(
-                f"{SCHEMA}: {where} has {refused}, which columns cannot have; use DDL"
+                f"{SCHEMA}: {where} has {len(others)} schemas beside null; columns have one"
             )
-    names: object = given.get("type")
-    listed = cast("list[object]", names) if isinstance(names, list) else [names]
-    others = [name for name in listed if name != "null"]
-    if len(others) != 1 or others == [None]:
-        raise ConfigError(f"{SCHEMA}: {where} must have one type beside null, not {names!r}")
-    is_nullable = len(listed) > 1
-    (name,) = others
-    if name == "array":
-        element, nullable = _json_type(given.get("items"), f"{where}[]")
-        return ValueType("array", (ValueField("element", element, nullable),)), is_nullable
-    if name == "object":
-        return _json_object(given, where), is_nullable
-    if name == "string" and str(given.get("format")) in _JSON_FORMATS:
-        return ValueType(_JSON_FORMATS[str(given["format"])]), is_nullable
-    if not isinstance(name, str) or name not in _JSON_LEAVES:
-        raise ConfigError(f"{SCHEMA}: {where} has the type {name!r}, which JSON does not have")
-    return ValueType(_JSON_LEAVES[name]), is_nullable
+        kind, is_nullable = self.read(others[0], where, inside)
+        return kind, is_nullable or len(listed) > 1
+
+    def _object(self, given: Mapping[str, Any], where: str, inside: tuple[str, ...]) -> ValueType:
+        properties = given.get("properties")
+        if not properties:
+            inner: object = given.get("additionalProperties")
+            if not isinstance(inner, dict):
+                raise ConfigError(
+                    f"{SCHEMA}: {where} needs properties, or a schema as additionalProperties"
+                )
+            value, nullable = self.read(cast("object", inner), f"{where}{{}}", inside)
+            key = ValueField("key", ValueType("string"), is_nullable=False)
+            return ValueType("map", (key, ValueField("value", value, nullable)))
+        if not isinstance(properties, dict):
+            raise ConfigError(f"{SCHEMA}: properties of {where} must be a JSON object")
+        required = given.get("required", [])
+        if not isinstance(required, list):
+            raise ConfigError(f"{SCHEMA}: required of {where} must be a list of names")
+        fields: list[ValueField] = []
+        for name, of_field in cast("dict[str, object]", properties).items():
+            kind, nullable = self.read(of_field, f"{where}.{name}", inside)
+            fields.append(ValueField(name, kind, nullable or name not in required))
+        return ValueType.struct(fields, f"{SCHEMA}: {where}")
 
 
-def _json_object(given: Mapping[str, Any], where: str) -> ValueType:
-    properties = given.get("properties")
-    if not properties:
-        inner = given.get("additionalProperties")
-        if not isinstance(inner, dict):
-            raise ConfigError(
-                f"{SCHEMA}: {where} needs properties, or a schema as additionalProperties"
-            )
-        value, nullable = _json_type(cast("object", inner), f"{where}{{}}")
-        key = ValueField("key", ValueType("string"), is_nullable=False)
-        return ValueType("map", (key, ValueField("value", value, nullable)))
-    if not isinstance(properties, dict):
-        raise ConfigError(f"{SCHEMA}: properties of {where} must be a JSON object")
-    required = given.get("required", [])
-    if not isinstance(required, list):
-        raise ConfigError(f"{SCHEMA}: required of {where} must be a list of names")
-    fields: list[ValueField] = []
-    for name, of_field in cast("dict[str, object]", properties).items():
-        kind, nullable = _json_type(of_field, f"{where}.{name}")
-        fields.append(ValueField(name, kind, nullable or name not in required))
-    return ValueType.struct(fields, f"{SCHEMA}: {where}")
+def _type_of_enum(values: object) -> str | None:
+    """Return the JSON type of the values of an enumeration without a type."""
+    listed = cast("list[object]", values) if isinstance(values, list) else []
+    if listed and all(isinstance(each, str) for each in listed):
+        return "string"
+    return "integer" if listed and all(type(each) is int for each in listed) else None
 
 
 # Avro

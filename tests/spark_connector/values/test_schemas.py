@@ -1,8 +1,12 @@
 """Tests of the schemas: each kind becomes the same DDL, and what columns cannot have is refused."""
 
+import datetime as dt
 import json
+from typing import Literal
 
+import msgspec
 import pytest
+from pydantic import BaseModel
 
 from tidelog.spark_connector.options import GivenOptions
 from tidelog.spark_connector.value_options import VALUE_NAMES, ValueFormat, ValueOptions
@@ -71,6 +75,55 @@ def test_a_json_schema_gives_columns() -> None:
     )
 
 
+class OrderLine(msgspec.Struct):
+    """A line of an order."""
+
+    sku: str
+    count: int = 1
+
+
+class Order(msgspec.Struct):
+    """An order, as msgspec has it."""
+
+    id: int
+    note: str | None
+    kind: Literal["a", "b"]
+    priority: Literal[1, 2]
+    raw: bytes
+    lines: list[OrderLine]
+    first: OrderLine | None = None
+
+
+class ModelLine(BaseModel):
+    """A line of a model."""
+
+    sku: str
+    at: dt.datetime
+
+
+class Model(BaseModel):
+    """An order, as pydantic has it."""
+
+    id: int
+    note: str | None
+    lines: list[ModelLine]
+    by_day: dict[str, ModelLine] | None = None
+
+
+def test_the_schemas_of_msgspec_and_pydantic_are_understood() -> None:
+    line = "struct<`sku`:string NOT NULL,`count`:bigint>"
+    assert ddl(msgspec.json.schema(Order)) == (
+        "struct<`id`:bigint NOT NULL,`note`:string,`kind`:string NOT NULL,"
+        f"`priority`:bigint NOT NULL,`raw`:binary NOT NULL,`lines`:array<{line}> NOT NULL,"
+        f"`first`:{line}>"
+    )
+    line = "struct<`sku`:string NOT NULL,`at`:timestamp NOT NULL>"
+    assert ddl(Model.model_json_schema()) == (
+        f"struct<`id`:bigint NOT NULL,`note`:string,`lines`:array<{line}> NOT NULL,"
+        f"`by_day`:map<string,{line}>>"
+    )
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -78,7 +131,19 @@ def test_a_json_schema_gives_columns() -> None:
         ({"type": "string"}, "must describe an object"),
         ({"type": "object"}, "value needs properties"),
         ({"type": "object", "properties": {"a": {}}}, r"value\.a must have one type"),
-        ({"type": "object", "properties": {"a": {"$ref": "#/x"}}}, r"value\.a has \$ref"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/x"}}}, "'#/x', which is missing"),
+        ({"type": "object", "properties": {"a": {"$ref": "http://x"}}}, "outside of the schema"),
+        ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "outside of the schema"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}},
+            r"value\.a contains itself",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"not": {}}]}}},
+            r"value\.a has 2 schemas beside null",
+        ),
+        ({"type": "object", "properties": {"a": {"not": {}}}}, r"value\.a has not, which"),
+        ({"type": "object", "properties": {"a": {"enum": ["a", 1]}}}, r"value\.a must have one"),
         ({"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}, "one type"),
         ({"type": "object", "properties": {"a": {"type": "uuid"}}}, "'uuid'"),
         ({"type": "object", "properties": {"a": {"type": "array"}}}, r"value\.a\[\] must be"),
