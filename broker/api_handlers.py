@@ -450,4 +450,5 @@ class ApiHandlers:
             api.COMMIT_TRANSACTION: InTask(transactions.commit),
             api.ABORT_TRANSACTION: InTask(transactions.abort),
             api.LIST_TRANSACTIONS: InTask(transactions.list_all),
+            api.FORGET_TRANSACTIONS: InTask(transactions.forget),
         }

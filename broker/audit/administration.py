@@ -147,6 +147,9 @@ ADMINISTRATIVE_APIS: Final[Mapping[Api[Any, Any], AdministrativeApi]] = {
     ),
     api.ALTER_GROUP: AdministrativeApi("group.alter", _named("group", "group_id"), _SETTINGS),
     api.DELETE_GROUP: AdministrativeApi("group.delete", _named("group", "group_id")),
+    api.FORGET_TRANSACTIONS: AdministrativeApi(
+        "cluster.forget-transactions", _of_cluster, ("names", "unused_for_ms")
+    ),
     api.ELECT_LEADERS: AdministrativeApi(
         "cluster.elect", _of_cluster, ("topics", "accept_data_loss")
     ),

@@ -6,6 +6,7 @@ from typing import Final
 from tidelog.coordinator.metadata.catalog import TopicLabelsSet
 from tidelog.coordinator.metadata.features import (
     COLUMNAR_BATCH_LEVEL,
+    FORGET_NAMES_LEVEL,
     RECORD_LEVELS,
     batch_format,
     check_level,
@@ -49,6 +50,14 @@ async def require_security(cluster: ClusterNode) -> None:
     Errors as in `require_labels`.
     """
     await _require(cluster, RECORD_LEVELS[UserSet], "users, grants and quotas")
+
+
+async def require_forgetting(cluster: ClusterNode) -> None:
+    """Check that names of transactions may be forgotten by a command.
+
+    Errors as in `require_labels`.
+    """
+    await _require(cluster, FORGET_NAMES_LEVEL, "forgetting names of transactions")
 
 
 async def require_topic_settings(cluster: ClusterNode, settings: Mapping[str, str]) -> None:

@@ -740,6 +740,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.COMMIT_TRANSACTION: Requirement(needs=_commit_transaction, is_kept=True),
     api.ABORT_TRANSACTION: Requirement(needs=_abort),
     api.LIST_TRANSACTIONS: Requirement(shown=_shown_transactions),
+    api.FORGET_TRANSACTIONS: on_cluster("alter"),
     # -- the cluster --
     api.DESCRIBE_CLUSTER: on_cluster(DESCRIBE),
     api.DESCRIBE_CONFIG: on_cluster(DESCRIBE),

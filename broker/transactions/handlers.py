@@ -1,4 +1,4 @@
-"""Handlers of transactions: begin, stage, commit, abort and list."""
+"""Handlers of transactions: begin, stage, commit, abort, list and forget."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,6 +6,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.handlers.feature_level import require_forgetting
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
@@ -20,6 +21,8 @@ from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
     BeginTransaction,
     CommitTransaction,
+    ForgetTransactionNames,
+    ForgottenNames,
     TransactionAnswer,
     TransactionCommand,
 )
@@ -36,6 +39,8 @@ from tidelog.wire.messages.transactions import (
     BeginTransactionRequest,
     CommitTransactionReply,
     CommitTransactionRequest,
+    ForgetTransactionsReply,
+    ForgetTransactionsRequest,
     ListTransactionsReply,
     ListTransactionsRequest,
     StageRequest,
@@ -230,6 +235,22 @@ class TransactionHandler:
         names = self._transactions.names
         listed = sorted(names if request.names is None else set(request.names) & set(names))
         return ListTransactionsReply([self._describe(names[name]) for name in listed])
+
+    async def forget(self, request: ForgetTransactionsRequest) -> ForgetTransactionsReply:
+        """Delete the state of names that are not in use.
+
+        Raises:
+            BrokerNotReadyError: The cluster is new, and has no feature level yet.
+            InvalidRequestError: The feature level is too low.
+            RequestTimedOutError: The voters have no majority.
+        """
+        await require_forgetting(self._cluster)
+        reply = await self._cluster.command_client.submit(
+            ForgetTransactionNames(request.names, request.unused_for_ms),
+            timeout_s=_DECIDE_TIMEOUT_S,
+        )
+        assert isinstance(reply, ForgottenNames)
+        return ForgetTransactionsReply(reply.results)
 
     def _describe(self, entry: TransactionName) -> TransactionDescription:
         opened, has_last = entry.open, entry.last_transaction_id is not None

@@ -19,6 +19,7 @@ from tidelog.broker.transactions.append import CommitAppender
 from tidelog.broker.transactions.finished_parts import FinishedParts
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
+from tidelog.coordinator.metadata.transaction_commands import NAMES_MAX, NAMES_WARNED
 from tidelog.coordinator.metadata.transactions import Transactions
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.env.env import Env
@@ -90,6 +91,8 @@ class TransactionServer:
         """Set while a staging log may hold records of ended transactions."""
         self._is_full = trio.Event()
         """Set when many bytes were staged since the last deletion."""
+        self._has_warned = False
+        """Whether this broker has logged that there are many names."""
         group_commit.idle.is_unneeded = self._is_unneeded
         partitions.listeners.append(self._on_leader)
         cluster.metadata.subscribe(self._on_metadata)
@@ -226,6 +229,18 @@ class TransactionServer:
             self._start_append(key)
         if delta.has_transactions:
             self._has_ended.set()
+            self._warn_of_names()
+
+    def _warn_of_names(self) -> None:
+        """Log once that few names of transactions are left."""
+        count = len(self._transactions.names)
+        if count < NAMES_WARNED * 9 // 10:
+            self._has_warned = False
+        elif count >= NAMES_WARNED and not self._has_warned and self._cluster.raft.is_active_leader:
+            self._has_warned = True
+            self._env.probe(
+                "transaction_names_many", severity="warning", count=count, limit=NAMES_MAX
+            )
 
     def _start_append(self, key: Key) -> None:
         partition = self._partitions.replica(*key)

@@ -15,6 +15,7 @@ from tidelog.client.admin.topics import Setting, as_text
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
     DescribeConfigReply,
@@ -22,12 +23,12 @@ from tidelog.wire.messages.cluster_admin import (
     LeaderElected,
     SafeToStopReply,
 )
-from tidelog.wire.messages.division import divided, divided_names
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.queue_admin import AlterQueueRequest, CreateQueueReply
 from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, ReassignRequest
-from tidelog.wire.messages.topic_usage import TopicUsage, TopicUsageRequest
+from tidelog.wire.messages.topic_usage import TopicUsage
 from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
@@ -36,10 +37,9 @@ from tidelog.wire.messages.topics import (
     CreateTopicRequest,
     DeleteRecordsReply,
     DeleteTopicRequest,
-    DescribeTopicsRequest,
     TopicDescription,
 )
-from tidelog.wire.messages.transactions import ListTransactionsRequest, TransactionDescription
+from tidelog.wire.messages.transactions import TransactionDescription
 from tidelog.wire.protocol import api
 
 if TYPE_CHECKING:
@@ -125,12 +125,7 @@ class Admin:
         Raises:
             UnknownTopicError: There is no such topic.
         """
-        found: list[TopicDescription] = []
-        for part in divided_names(names):
-            request = DescribeTopicsRequest(part)
-            reply = await self._cluster.call_any(api.DESCRIBE_TOPICS, request, is_repeatable=True)
-            found += reply.topics
-        return found
+        return await topic_admin.describe_topics(self._cluster, names)
 
     async def alter_topic(
         self,
@@ -157,12 +152,7 @@ class Admin:
         request = AlterTopicRequest(
             name, as_text(set or {}), list(reset), dict(set_labels or {}), list(remove_labels)
         )
-        has_labels = bool(request.set_labels or request.remove_labels)
-        # Repeating the same settings does no harm.
-        reply = await self._cluster.call_any(
-            api.ALTER_TOPIC, request, is_repeatable=True, min_version=2 if has_labels else 1
-        )
-        return reply.config
+        return await topic_admin.alter_topic(self._cluster, request)
 
     async def add_partitions(
         self, name: str, count: int, *, validate_only: bool = False
@@ -184,11 +174,7 @@ class Admin:
             InvalidTopicError: It has more already, it cannot have so many, or it has FIFO queues.
         """
         request = AddPartitionsRequest(name, count, validate_only)
-        # A repeated request changes nothing.
-        reply = await self._cluster.call_any(api.ADD_PARTITIONS, request, is_repeatable=True)
-        if not validate_only:
-            await topic_admin.learn_partitions(self._cluster, name, count)
-        return reply
+        return await topic_admin.add_partitions(self._cluster, request)
 
     async def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
         """Return the bytes on disk of the partitions of topics, and how fast they grow.
@@ -199,12 +185,7 @@ class Admin:
         Raises:
             UnknownTopicError: There is no such topic.
         """
-        found: list[TopicUsage] = []
-        for part in divided_names(names):
-            request = TopicUsageRequest(part)
-            reply = await self._cluster.call_any(api.TOPIC_USAGE, request, is_repeatable=True)
-            found += reply.topics
-        return found
+        return await topic_admin.topic_usage(self._cluster, names)
 
     async def hot_keys(self, topic: str, limit: int = 10) -> "HotKeys":
         """Return the traffic of a topic's partitions, the hot ones, and the most frequent keys.
@@ -508,12 +489,30 @@ class Admin:
 
         Names that are unknown, or unused for seven days, are left out.
         """
-        found: list[TransactionDescription] = []
-        for part in divided_names(names if names is None else sorted(names)):
-            request = ListTransactionsRequest(part)
-            reply = await self._cluster.call_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
-            found += reply.transactions
-        return found
+        return await parts.transaction_names.list_transactions(self._cluster, names)
+
+    async def forget_transactions(
+        self, names: Iterable[str], *, unused_for: float = 86_400.0
+    ) -> dict[str, BrokerError]:
+        """Delete the state of names that no program uses again; the limit of names is 100,000.
+
+        The cluster then accepts ids of a name that were committed before: a program that goes on
+        with the name, or repeats its last transaction, may write it a second time. The cluster
+        keeps names that have an open transaction, or a commit that is not complete.
+
+        Args:
+            names: Names of transactions.
+            unused_for: Seconds; names that were begun or committed since are kept as well.
+
+        Returns:
+            The names that are kept, each with the reason.
+
+        Raises:
+            InvalidRequestError: The feature level of the cluster is too low.
+        """
+        return await parts.transaction_names.forget_transactions(
+            self._cluster, names, unused_for=unused_for
+        )
 
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return the state of the cluster, as the broker that answers knows it.

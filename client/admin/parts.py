@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         queue_batches,
         queue_counts,
         queues,
+        transaction_names,
     )
 else:
     alert_check = LazyModule("tidelog.client.admin.alert_check")
@@ -22,6 +23,7 @@ else:
     queue_batches = LazyModule("tidelog.client.admin.queue_batches")
     queue_counts = LazyModule("tidelog.client.admin.queue_counts")
     queues = LazyModule("tidelog.client.admin.queues")
+    transaction_names = LazyModule("tidelog.client.admin.transaction_names")
 
 __all__ = [
     "alert_check",
@@ -31,4 +33,5 @@ __all__ = [
     "queue_batches",
     "queue_counts",
     "queues",
+    "transaction_names",
 ]

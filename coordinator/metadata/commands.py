@@ -22,7 +22,7 @@ from tidelog.wire.messages.field_types import (
     PartitionNumber,
     Port,
 )
-from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
+from tidelog.wire.messages.transactions import NameForgotten, StagedPart, TransactionStatus
 
 Message = TypeVar("Message")
 
@@ -442,6 +442,16 @@ class ExpireTransactions(msgspec.Struct, frozen=True, array_like=True, tag="expi
     """Close transactions whose timeout has passed, and forget names unused for too long."""
 
 
+class ForgetTransactionNames(
+    msgspec.Struct, frozen=True, array_like=True, tag="forget-transaction-names"
+):
+    """Delete the state of names. A name that is in use is kept, and its result says why."""
+
+    names: list[str]
+    unused_for_ms: int
+    """A name that was used since is in use."""
+
+
 class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag="catch-up"):
     """A command without a change: its answer shows that all earlier decisions are applied."""
 
@@ -470,7 +480,12 @@ PartitionCommand = (
 )
 EventCommand = ReportLoss | AcknowledgeEvents
 TransactionCommand = (
-    BeginTransaction | CommitTransaction | AbortTransaction | ExpireTransactions | FinishParts
+    BeginTransaction
+    | CommitTransaction
+    | AbortTransaction
+    | ExpireTransactions
+    | FinishParts
+    | ForgetTransactionNames
 )
 Command = (
     BrokerCommand
@@ -568,6 +583,12 @@ class TransactionAnswer(msgspec.Struct, frozen=True, array_like=True, tag="trans
     """Number of the transaction that a commit has begun; 0 without one."""
 
 
+class ForgottenNames(msgspec.Struct, frozen=True, array_like=True, tag="forgotten-names"):
+    """One result for each name of a command, in its order."""
+
+    results: list[NameForgotten]
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """An empty answer."""
 
@@ -581,6 +602,7 @@ Reply = (
     | ProducerIds
     | PartitionAnswers
     | TransactionAnswer
+    | ForgottenNames
     | Done
 )
 

@@ -24,6 +24,8 @@ from tidelog.coordinator.metadata.commands import (
     ExpireTransactions,
     FinishedPart,
     FinishParts,
+    ForgetTransactionNames,
+    ForgottenNames,
     TransactionAnswer,
     TransactionCommand,
 )
@@ -39,6 +41,7 @@ from tidelog.coordinator.metadata.transactions import (
     TransactionName,
     TransactionNamesForgotten,
     TransactionProlonged,
+    Transactions,
     TransactionsDropped,
 )
 from tidelog.wire.errors import (
@@ -49,7 +52,7 @@ from tidelog.wire.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
+from tidelog.wire.messages.transactions import NameForgotten, StagedPart, TransactionStatus
 
 REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
 """How long the last transaction of a name is remembered after its last use."""
@@ -63,6 +66,8 @@ NEXT_MAX: Final = 1000
 OPEN_MAX: Final = 1000
 """Maximum number of transactions that are open, or committed and not complete."""
 NAMES_MAX: Final = 100_000
+NAMES_WARNED: Final = NAMES_MAX * 8 // 10
+"""Number of names from which the cluster warns."""
 PIECES_MAX: Final = 50_000
 """Maximum number of pieces in one commit, over all of its partitions."""
 NAME_LENGTH_MAX: Final = 200
@@ -95,6 +100,8 @@ def handle_transaction_command(
             return expire(state, now_ms=now_ms)
         case FinishParts():
             return _finish(state, command)
+        case ForgetTransactionNames():
+            return _forget(state, command, now_ms)
 
 
 def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> CommandOutcome:
@@ -178,7 +185,8 @@ def _check_room(state: ClusterState, known: TransactionName | None) -> None:
     if known is None and len(transactions.names) >= NAMES_MAX:
         raise OverloadedError(
             f"{NAMES_MAX} names of transactions are remembered; use names again, or wait until"
-            " some are forgotten, 7 days after their last use"
+            " some are forgotten, 7 days after their last use, or forget names that no program uses"
+            " again: tidelog transaction forget"
         )
 
 
@@ -331,6 +339,49 @@ def expire(state: ClusterState, *, now_ms: int) -> CommandOutcome:
     if forgotten:
         records.append(TransactionNamesForgotten(forgotten))
     return CommandOutcome(records, Done())
+
+
+def _forget(state: ClusterState, command: ForgetTransactionNames, now_ms: int) -> CommandOutcome:
+    """Delete the state of names that are not in use."""
+    transactions = state.transactions
+    results: list[NameForgotten] = []
+    forgotten: dict[str, None] = {}
+    for name in command.names:
+        known = transactions.names.get(name)
+        if known is None:
+            results.append(NameForgotten())
+            continue
+        why = _why_in_use(transactions, known, used_since_ms=now_ms - command.unused_for_ms)
+        if why:
+            error = InvalidRequestError(f"transaction name {name!r} is kept: {why}")
+            results.append(NameForgotten(error.to_wire()))
+            continue
+        results.append(NameForgotten())
+        forgotten[name] = None
+    records: list[Record] = [TransactionNamesForgotten(list(forgotten))] if forgotten else []
+    return CommandOutcome(records, ForgottenNames(results))
+
+
+def _why_in_use(transactions: Transactions, known: TransactionName, *, used_since_ms: int) -> str:
+    """Return why a name may be in use; empty if it is not.
+
+    Tasks may stage for an unbound transaction without a record that says so.
+    """
+    if known.open is not None and known.open.is_unbound:
+        return "a commit of the last minute has begun its next transaction; try again later"
+    if known.open is not None:
+        return (
+            f"its transaction {known.open.transaction_id} is open; end the program, and abort the"
+            " transaction or wait until it expires"
+        )
+    if transactions.parts_left(known.last_commit):
+        return "records of its last transaction are not appended yet; try again"
+    if known.last_used_ms > used_since_ms:
+        return (
+            "it was used within the time that it must be unused; if no program uses it again,"
+            " lower that time"
+        )
+    return ""
 
 
 def _finish(state: ClusterState, command: FinishParts) -> CommandOutcome:

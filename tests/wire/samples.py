@@ -415,6 +415,7 @@ EXCHANGES = [
     _exchange(api.AWAIT_METADATA, *access_samples.AWAIT_METADATA),
     _exchange(api.CREATE_QUEUES, *queue_samples.CREATE_MANY),
     _exchange(api.AWAIT_APPENDED, *transaction_samples.AWAIT_APPENDED),
+    _exchange(api.FORGET_TRANSACTIONS, *transaction_samples.FORGET),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -3,7 +3,7 @@
 import msgspec
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from tidelog.wire.errors import TransactionGoneError
+from tidelog.wire.errors import InvalidRequestError, TransactionGoneError
 from tidelog.wire.messages.produce import AckLevel, PartitionAppended, PartitionBatch, ProduceReply
 from tidelog.wire.messages.transactions import (
     AbortTransactionReply,
@@ -15,8 +15,11 @@ from tidelog.wire.messages.transactions import (
     BeginTransactionRequest,
     CommitTransactionReply,
     CommitTransactionRequest,
+    ForgetTransactionsReply,
+    ForgetTransactionsRequest,
     ListTransactionsReply,
     ListTransactionsRequest,
+    NameForgotten,
     StagedPart,
     StagedPiece,
     StageRequest,
@@ -90,6 +93,16 @@ LIST = (
                 last_status=int(TransactionStatus.COMPLETE),
                 last_used_ms=1_700_000_000_001,
             )
+        ]
+    ),
+)
+FORGET = (
+    ForgetTransactionsRequest(names=["query-1", "query-2", "query-3"], unused_for_ms=86_400_000),
+    ForgetTransactionsReply(
+        [
+            NameForgotten(),
+            NameForgotten(InvalidRequestError("it is open").to_wire()),
+            NameForgotten(),
         ]
     ),
 )

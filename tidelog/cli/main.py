@@ -48,7 +48,9 @@ COMMANDS = {
     "group": LazyCommand(
         "tidelog.cli.group.group", "group", "Describe, alter, reset and delete consumer groups."
     ),
-    "transaction": LazyCommand("tidelog.cli.transaction", "transaction", "List transactions."),
+    "transaction": LazyCommand(
+        "tidelog.cli.transaction", "transaction", "List transactions, and forget their names."
+    ),
     "outbox": LazyCommand(
         "tidelog.cli.outbox", "outbox", "Relay the outbox tables of databases to topics."
     ),

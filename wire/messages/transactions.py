@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.wire.errors import ErrorDetail
 from tidelog.wire.messages.field_types import Listed, LongListed, Milliseconds, ProducerId
 from tidelog.wire.messages.produce import PartitionBatch
 
@@ -167,6 +168,27 @@ class ListTransactionsReply(msgspec.Struct, frozen=True, array_like=True):
     """The names, sorted; unknown names are left out."""
 
     transactions: list[TransactionDescription]
+
+
+class ForgetTransactionsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Delete the state of transaction names, so that their ids count as new."""
+
+    names: Listed[str]
+    unused_for_ms: Milliseconds
+    """A name that was used since is kept."""
+
+
+class NameForgotten(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a name; one that the cluster did not know counts as forgotten."""
+
+    error: ErrorDetail | None = None
+    """Why the name is kept."""
+
+
+class ForgetTransactionsReply(msgspec.Struct, frozen=True, array_like=True):
+    """One result for each name of the request, in its order."""
+
+    results: list[NameForgotten]
 
 
 class AppendedPlace(msgspec.Struct, frozen=True, array_like=True):

@@ -140,6 +140,7 @@ class ApiKey(IntEnum):
     AWAIT_METADATA = 86
     CREATE_QUEUES = 87
     AWAIT_APPENDED = 88
+    FORGET_TRANSACTIONS = 89
 
 
 @final
@@ -433,6 +434,11 @@ LIST_TRANSACTIONS = Api(
     ApiKey.LIST_TRANSACTIONS,
     transactions.ListTransactionsRequest,
     transactions.ListTransactionsReply,
+)
+FORGET_TRANSACTIONS = Api(
+    ApiKey.FORGET_TRANSACTIONS,
+    transactions.ForgetTransactionsRequest,
+    transactions.ForgetTransactionsReply,
 )
 AWAIT_APPENDED = Api(
     ApiKey.AWAIT_APPENDED,

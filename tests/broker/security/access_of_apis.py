@@ -191,6 +191,7 @@ def _about_transactions(staging_id: bytes, batch_bytes: int) -> dict[Api[Any, An
         api.COMMIT_TRANSACTION: transactions.CommitTransactionRequest("job", 1, 1, [], 1_000),
         api.ABORT_TRANSACTION: transactions.AbortTransactionRequest("job", 1, 0),
         api.LIST_TRANSACTIONS: transactions.ListTransactionsRequest(None),
+        api.FORGET_TRANSACTIONS: transactions.ForgetTransactionsRequest(["job"], 60_000),
     }
 
 

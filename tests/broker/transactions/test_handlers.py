@@ -1,21 +1,31 @@
 """Tests of transactions over the wire, with one broker."""
 
+# Reads private state of a broker.
+# pyright: reportPrivateUsage=false
+
 import pytest
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import create_topic, delete_topic, fetch, submit
 from tests.broker.world import World
 from tests.simulation.transactions.requests import begin, commit, replica, stage
+from tidelog.broker.handlers import feature_level
+from tidelog.broker.server import Broker
+from tidelog.broker.transactions import server
+from tidelog.coordinator.metadata.transaction_commands import NAMES_MAX
 from tidelog.wire.errors import (
+    InvalidRequestError,
     InvalidTopicError,
     StagedRecordsLostError,
     StaleTransactionError,
     TransactionGoneError,
     UnknownTopicError,
 )
+from tidelog.wire.messages.features import OWN_LEVELS
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.transactions import (
     AbortTransactionRequest,
+    ForgetTransactionsRequest,
     ListTransactionsRequest,
     StagedPart,
     StagedPiece,
@@ -125,6 +135,68 @@ async def test_transactions_are_listed_with_the_open_and_the_last_one(
             for each in reply.transactions
         ] == [("a", 1, None, None), ("b", 8, 7, TransactionStatus.COMPLETE)]
         assert [each.name for each in some.transactions] == ["a"]
+
+
+async def until_level(world: World, broker: Broker) -> None:
+    assert broker._cluster is not None
+    while not broker._cluster.metadata.state.feature_level:
+        await world.pass_time(0.1)
+
+
+async def test_names_that_are_not_in_use_are_forgotten(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await until_level(world, broker)
+        await create_topic(client)
+        for name in ("a", "b"):
+            await commit(
+                client, (await begin(client, 7, name=name)).number, transaction_id=7, name=name
+            )
+        await begin(client, 8, name="b")
+        monkeypatch.setattr(feature_level, "FORGET_NAMES_LEVEL", OWN_LEVELS.max_level + 1)
+        request = ForgetTransactionsRequest(["a", "b"], 0)
+        with pytest.raises(InvalidRequestError, match="feature level"):
+            await submit(client, api.FORGET_TRANSACTIONS, request).reply()
+        monkeypatch.undo()
+
+        reply = await submit(client, api.FORGET_TRANSACTIONS, request).reply()
+        listed = await submit(client, api.LIST_TRANSACTIONS, ListTransactionsRequest(None)).reply()
+
+        first, second = reply.results
+        assert first.error is None
+        assert second.error is not None
+        assert "its transaction 8 is open" in second.error.message
+        assert [each.name for each in listed.transactions] == ["b"]
+        assert (await begin(client, 7, name="a")).status == TransactionStatus.OPEN
+
+
+async def test_the_broker_logs_once_that_few_names_are_left(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "NAMES_WARNED", 10)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await until_level(world, broker)
+        await create_topic(client)
+
+        async def use(names: range) -> None:
+            for number in names:
+                name = f"job-{number}"
+                await commit(client, (await begin(client, name=name)).number, name=name)
+
+        await use(range(9))
+        assert not world.told("transaction_names_many")
+        await use(range(9, 12))
+        (warning,) = world.told("transaction_names_many")
+        assert (warning["count"], warning["limit"]) == (10, NAMES_MAX)
+
+        names = [f"job-{number}" for number in range(4)]
+        await submit(client, api.FORGET_TRANSACTIONS, ForgetTransactionsRequest(names, 0)).reply()
+        await use(range(4))
+
+        assert len(world.told("transaction_names_many")) == 2
 
 
 async def test_a_commit_does_not_wait_for_a_deleted_topic(mock_clock: MockClock) -> None:

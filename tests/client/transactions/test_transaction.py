@@ -73,6 +73,24 @@ async def test_names_are_listed_with_their_transactions(autojump_clock: MockCloc
         assert job.last_status == TransactionStatus.COMPLETE
 
 
+async def test_names_are_forgotten_unless_they_are_in_use(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock) as client:
+        while (await client.admin.describe_features()).level == 0:  # noqa: ASYNC110
+            await trio.sleep(0.1)
+        for number in range(260):
+            await client.transaction(f"job-{number}", 3).commit([])
+
+        kept = await client.admin.forget_transactions(["job-0"], unused_for=0)
+        assert "has begun its next transaction" in str(kept["job-0"])
+        await trio.sleep(70)
+        kept = await client.admin.forget_transactions(["job-0"])
+        assert "it was used within the time" in str(kept["job-0"])
+        names = [f"job-{number}" for number in range(259)]
+        assert await client.admin.forget_transactions([*names, "job-0"], unused_for=0) == {}
+
+        assert [each.name for each in await client.admin.list_transactions()] == ["job-259"]
+
+
 async def test_a_committed_transaction_stages_nothing_more(
     autojump_clock: MockClock,
 ) -> None:

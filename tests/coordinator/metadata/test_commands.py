@@ -33,6 +33,8 @@ from tidelog.coordinator.metadata.commands import (
     FenceBroker,
     FinishedPart,
     FinishParts,
+    ForgetTransactionNames,
+    ForgottenNames,
     InSyncReplica,
     PartitionAnswer,
     PartitionAnswers,
@@ -81,7 +83,12 @@ from tidelog.coordinator.security.commands import (
 )
 from tidelog.coordinator.security.records import Grant, ScramCredential
 from tidelog.wire.errors import NotLeaderError, WireFormatError
-from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
+from tidelog.wire.messages.transactions import (
+    NameForgotten,
+    StagedPart,
+    StagedPiece,
+    TransactionStatus,
+)
 
 ID = b"0123456789abcdef"
 COMMANDS: list[AnyCommand] = [
@@ -118,6 +125,7 @@ COMMANDS: list[AnyCommand] = [
     AbortTransaction("query-1", 7, 0),
     ExpireTransactions(),
     FinishParts(1, [FinishedPart(AppendedPart(3, ID, 0, is_lost=True), 5)]),
+    ForgetTransactionNames(["query-1", "query-2"], 86_400_000),
     DeleteQueue("q", ID, with_topic=True, detach_sources=True),
     SetFeatureLevel(1, [1, 2]),
     SetUser("alice", ScramCredential(b"a salt", 4096, b"stored", b"server"), is_new=True),
@@ -151,6 +159,7 @@ REPLIES: list[Reply] = [
         ]
     ),
     TransactionAnswer(3, TransactionStatus.COMMITTED),
+    ForgottenNames([NameForgotten(), NameForgotten(NotLeaderError("in use").to_wire())]),
     Done(),
 ]
 

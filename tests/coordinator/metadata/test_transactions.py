@@ -14,6 +14,7 @@ from tidelog.coordinator.metadata.commands import (
     ExpireTransactions,
     FinishedPart,
     FinishParts,
+    ForgetTransactionNames,
     TransactionAnswer,
 )
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
@@ -90,6 +91,12 @@ class Model:
         self.commits.append(opened)
         self.used_ms[name] = now_ms
 
+    def forget(self, name: str, now_ms: int) -> None:
+        last = self.last(name)
+        is_done = last is None or not self.undone(self.commits.index(last) + 1)
+        if name not in self.open and is_done and self.used_ms.get(name, 0) + TIMEOUT_MS <= now_ms:
+            self.committed.pop(name, None)
+
     def expire(self, now_ms: int) -> None:
         were_open = set(self.open)
         for name, opened in list(self.open.items()):
@@ -155,7 +162,7 @@ def test_random_commands_agree_with_the_transaction_model(seed: int) -> None:
         ]
         opened = model.open.get(name)
         number = opened.number if opened and rng.random() < 0.8 else rng.randint(1, 9)
-        kind = rng.choice(["begin", "commit", "commit", "abort", "expire", "finish"])
+        kind = rng.choice(["begin", "commit", "commit", "abort", "expire", "finish", "forget"])
         epoch = machine.state.partitions(topic_id)[0].leader_epoch
         finished = AppendedPart(rng.randint(1, len(model.commits) + 1), topic_id, rng.randrange(3))
         for side in (machine, model):
@@ -171,6 +178,7 @@ def test_random_commands_agree_with_the_transaction_model(seed: int) -> None:
                         "abort": AbortTransaction(name, transaction_id, number),
                         "expire": ExpireTransactions(),
                         "finish": FinishParts(1, [FinishedPart(finished, epoch)]),
+                        "forget": ForgetTransactionNames([name], TIMEOUT_MS),
                     }
                     ask(side, commands[kind], now_ms)
                 failures.append(None)
@@ -202,5 +210,7 @@ def _tell(
         del model.open[name]
     elif kind == "expire":
         model.expire(now_ms)
+    elif kind == "forget":
+        model.forget(name, now_ms)
     elif kind == "finish" and finished.commit_number <= len(model.commits):
         model.done.add((finished.commit_number, finished.partition))

@@ -16,6 +16,7 @@ from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.admin.topics import Setting
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
     DescribeConfigReply,
@@ -488,6 +489,29 @@ class Admin(Forwarding[InnerAdmin]):
         Names that are unknown, or unused for seven days, are left out.
         """
         return await self._guest.call(partial(self._inner.list_transactions, names))
+
+    async def forget_transactions(
+        self, names: Iterable[str], *, unused_for: float = 86400.0
+    ) -> dict[str, BrokerError]:
+        """Delete the state of names that no program uses again; the limit of names is 100,000.
+
+        The cluster then accepts ids of a name that were committed before: a program that goes on
+        with the name, or repeats its last transaction, may write it a second time. The cluster
+        keeps names that have an open transaction, or a commit that is not complete.
+
+        Args:
+            names: Names of transactions.
+            unused_for: Seconds; names that were begun or committed since are kept as well.
+
+        Returns:
+            The names that are kept, each with the reason.
+
+        Raises:
+            InvalidRequestError: The feature level of the cluster is too low.
+        """
+        return await self._guest.call(
+            partial(self._inner.forget_transactions, list(names), unused_for=unused_for)
+        )
 
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return the state of the cluster, as the broker that answers knows it.
