@@ -4,9 +4,7 @@ The source checks options when a table is loaded, so that a misspelt option fail
 when the first row is read.
 """
 
-import logging
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,8 +28,6 @@ from tidelog.spark_connector.worker_process import keep_imports_out_of_collectio
 from tidelog.spark_connector.write.rows import check_columns
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter
 from tidelog.wire.errors import ConfigError
-
-_log: Final = logging.getLogger(__name__)
 
 
 class TidelogSource(DataSource):
@@ -130,8 +126,6 @@ def _write_options(
             " stream"
         )
     check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields], options)
-    for line in options.ignored:
-        _log.warning("%s", line)
     return options
 
 

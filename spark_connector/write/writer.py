@@ -74,6 +74,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the records that these tasks have staged."""
         commit(self._options, messages, is_last=self._options.transactional_id is None)
+        _tell_ignored(self._options)
 
     @in_one_line()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -108,8 +109,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @in_one_line()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit the records that these tasks have staged; idempotent."""
-        del batchId
         commit(self._options, messages)
+        if batchId == 0:  # Each batch has a process of its own, which knows of no other.
+            _tell_ignored(self._options)
 
     @in_one_line()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -242,3 +244,8 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None])
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommitMessage]:
     return [each for each in messages if isinstance(each, TaskCommitMessage)]
+
+
+def _tell_ignored(options: WriteOptions) -> None:
+    for line in options.ignored:
+        _log.warning("%s", line)

@@ -146,6 +146,23 @@ def test_a_new_query_with_a_used_transactional_id_is_told_that_nothing_is_writte
     assert "need another transactionalId" in warning
 
 
+def test_a_write_names_the_options_without_effect_once(
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    sink = options(town, **{"kafka.acks": "all"})
+    job, stream = BatchWriter(sink), StreamWriter(sink)
+
+    job.commit([job.write(batches(["x"]))])
+    for batch_id in range(3):
+        name = f"{town.topic}-query"
+        stream.commit([stage(sink, name, batch_id, batches=batches(["y"]))], batch_id)
+
+    assert values(town) == [b"x", b"y", b"y", b"y"]
+    line = "option 'kafka.acks' is ignored: tidelog always writes so"
+    assert caplog.messages == [line, line]
+
+
 def test_a_stream_refuses_to_number_its_batches(town: SparkFixture) -> None:
     sink = options(town, transactionalId="etl", transactionalBatchId="7")
 
