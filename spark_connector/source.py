@@ -60,9 +60,11 @@ class TidelogSource(DataSource):
         options = self._read_options(is_stream=False)
         return BatchReader(options, *_columns(schema, options))
 
-    @in_one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a reader for a stream.
+
+        Errors keep their tracebacks: after an error here, the runner of pyspark 4.3 fails with an
+        `UnboundLocalError` of its own, whose traceback is all that names the first one.
 
         Raises:
             ConfigError: An option is invalid for a stream, or a column does not exist.
