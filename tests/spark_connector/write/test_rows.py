@@ -18,6 +18,14 @@ from tidelog.spark_connector.write.rows import (
     row_batches,
     topics_of,
 )
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.byte_column import ByteColumn
+from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
+    check_produced,
+    encode_batch,
+)
 from tidelog.wire.errors import ConfigError, UnknownPartitionError
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -97,7 +105,7 @@ def test_each_row_may_name_its_topic() -> None:
 
     assert topics_of(batch, options()) == ["a", "b"]
     assert topics_of(batch, options(topic="c")) == ["c"]
-    assert [(each.topic, each.columns.values) for each in rows(batch)] == [
+    assert [(each.topic, list(each.columns.values or ())) for each in rows(batch)] == [
         ("a", [b"x", None]),
         ("b", [b"y"]),
     ]
@@ -131,11 +139,63 @@ def test_null_and_empty_values_stay_distinct_and_headers_may_repeat() -> None:
 
     (found,) = rows(batch, topic="a")
 
-    assert found.columns.values == [b"", None, b"v"]
-    assert found.columns.keys == [b"", b"", b""]
+    assert list(found.columns.values or ()) == [b"", None, b"v"]
+    assert list(found.columns.keys or ()) == [b"", b"", b""]
     assert found.columns.headers == [(("h", b"1"), ("h", b"")), (), ()]
     (without,) = rows(batch, topic="a", includeHeaders="false")
     assert without.columns.headers is None
+
+
+def test_a_header_without_a_name_is_refused() -> None:
+    headers = pa.array([[{"key": None, "value": b"1"}]], HEADERS)
+
+    with pytest.raises(ConfigError, match="header without a name"):
+        rows(pa.record_batch({"value": ["x"], "headers": headers}), topic="a")
+
+
+_TEXTS = st.lists(
+    st.none() | st.binary(max_size=3) | st.sampled_from([b"a" * 255, b"b" * 256, b"c" * 65_536]),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(
+    values=_TEXTS,
+    first=st.integers(0, 3),
+    kind=st.sampled_from([pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]),
+    format_version=st.sampled_from([FORMAT_VERSION, FORMAT_COLUMNAR]),
+)
+def test_rows_of_any_type_and_place_are_encoded_as_they_are(
+    values: list[bytes | None], first: int, kind: pa.DataType, format_version: int
+) -> None:
+    """Also behind the first row of their Arrow buffers, and with bytes under a null."""
+    texts = [None if value is None else value.decode("ascii", "ignore") for value in values]
+    if kind in {pa.binary(), pa.large_binary()}:
+        texts = values  # type: ignore[assignment]
+    expected = [text.encode() if isinstance(text, str) else text for text in texts][first:]
+    batch = pa.record_batch({"value": pa.array(texts, kind)}).slice(first)
+
+    found: list[bytes | None] = []
+    for each in rows(batch, topic="a"):
+        encoded = encode_batch(each.columns, first_timestamp_ms=1, format_version=format_version)
+        header = check_produced(memoryview(encoded))
+        columns = decode_columns(header, encoded, uncompressed_length_max=1 << 20)
+        found += columns.values or ()
+
+    assert found == expected
+
+
+def test_the_bytes_under_a_null_are_not_written() -> None:
+    whole = pa.array([b"seen", b"hidden"])
+    _, ends, content = whole.buffers()
+    column = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\1"), ends, content])
+    assert column.to_pylist() == [b"seen", None]
+
+    (found,) = rows(pa.record_batch({"value": column, "key": column}), topic="a")[:1]
+
+    assert isinstance(found.columns.values, ByteColumn)
+    assert b"hidden" not in bytes(found.columns.values.blob)
 
 
 def test_rows_are_cut_into_batches_and_a_large_row_is_a_single_batch() -> None:
