@@ -8,13 +8,8 @@ from importlib.util import find_spec
 
 from bench.figures import Row, Settings
 from bench.machine import broker_process
-from bench.produce import Batches
-from bench.raw import RawConnection, pump
+from bench.raw import RawConnection
 from tidelog.spark_connector.java import JavaMissingError, prepare_java
-from tidelog.wire.messages.produce import Acks
-
-_RECORDS_IN_BATCH = 1000
-_DEPTH = 4
 
 
 def run(settings: Settings) -> list[Row]:
@@ -34,7 +29,7 @@ def run(settings: Settings) -> list[Row]:
 
 def _measure(settings: Settings, address: tuple[str, int]) -> list[Row]:
     from bench.spark_reads import memory, reads  # noqa: PLC0415 (there may be no pyspark)
-    from bench.spark_records import SHAPES, fill  # noqa: PLC0415
+    from bench.spark_records import SHAPES, fill, fill_repeated  # noqa: PLC0415
     from bench.spark_session import session  # noqa: PLC0415
     from bench.spark_streams import look, micro_batches, part_of, writes  # noqa: PLC0415
 
@@ -44,9 +39,7 @@ def _measure(settings: Settings, address: tuple[str, int]) -> list[Row]:
     broker = RawConnection(address)
     for shape in SHAPES:
         fill(broker, shape, record_count)
-    topic_id = broker.create_topic("replayed", durability="replicated")
-    batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0)
-    pump(broker.sock, batches.next_frame, replayed_count // _RECORDS_IN_BATCH, depth=_DEPTH)
+    fill_repeated(broker, "replayed", replayed_count)
     rows = look(broker, text, settings)
     broker.close()
     with session(settings) as spark:

@@ -36,10 +36,14 @@ def one_batch(topic: str, columns: tuple[str, ...]) -> pa.RecordBatch:
     (shape,) = (each for each in SHAPES if each.topic == topic)
     count = ROWS_MAX
     made = Records(shape).take(count)
-    keys = [None] * count if made.keys is None else made.keys
+    assert made.keys is not None
     assert made.values is not None
-    deltas, values, headers = made.timestamp_deltas, made.values, [()] * count
-    rows.add(GivenRecords(topic, 0, False, range(count), _FIRST_MS, deltas, keys, values, headers))
+    deltas, headers = made.timestamp_deltas, [()] * count
+    rows.add(
+        GivenRecords(
+            topic, 0, False, range(count), _FIRST_MS, deltas, made.keys, made.values, headers
+        )
+    )
     return rows.take()
 
 
