@@ -42,6 +42,14 @@ class LeaderEpochs:
         found = bisect_left(self._entries, offset, key=lambda entry: entry[1]) - 1
         return self._entries[found][0] if found >= 0 else 0
 
+    def known_before(self, offset: int) -> int | None:
+        """Return the epoch of the last record below `offset`, `None` when none is known."""
+        entries = self._entries
+        if not entries or entries[0][1] >= offset:
+            return None
+        latest, start = entries[-1]
+        return latest if start < offset else self.epoch_before(offset)
+
     def wrote(self, epoch: int, offset: int) -> bool:
         """Return whether `epoch` wrote the record at `offset`; true if its epoch is unknown."""
         found = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1

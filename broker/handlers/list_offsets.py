@@ -210,9 +210,8 @@ def readable_offsets(partition: Partition, *, with_size: bool) -> ReadableOffset
 
 def _last_epoch(partition: Partition, offsets: ReadableOffsets) -> int | None:
     """Return the leader epoch of the last readable record, `None` without one."""
-    epochs, end = partition.log.leader_epochs, offsets.high_watermark
-    is_known = any(start < end for _, start in epochs.entries[:1])
-    return epochs.epoch_before(end) if is_known and end > offsets.log_start_offset else None
+    log_start_offset, end, _ = offsets
+    return partition.log.leader_epochs.known_before(end) if end > log_start_offset else None
 
 
 @final

@@ -62,6 +62,8 @@ def test_an_older_epoch_cannot_write_again() -> None:
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (1, 2), (40, 2), (41, 3), (101, 7)])
 def test_the_epoch_of_the_record_before_an_offset_is_known(offset: int, epoch: int) -> None:
     assert SAMPLE.epoch_before(offset) == epoch
+    assert SAMPLE.known_before(offset) == (epoch or None)
+    assert LeaderEpochs().known_before(offset) is None
 
 
 @pytest.mark.invariant("I51")
