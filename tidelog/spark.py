@@ -9,17 +9,26 @@ The same call serves scripts, notebooks and `spark-submit`. The import needs no 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark_connector.java import JavaMissingError, prepare_java, use_this_python
-from tidelog.spark_connector.lag import lag
+from tidelog.spark_connector.lag import lag, metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-__all__ = ["JavaMissingError", "commit_each_batch", "lag", "prepare_java", "register", "session"]
+__all__ = [
+    "JavaMissingError",
+    "commit_each_batch",
+    "lag",
+    "metrics",
+    "prepare_java",
+    "register",
+    "session",
+    "watch",
+]
 
 _INSTALL: Final = "pip install 'tidelog[spark]'"
 _RUNNING_JVM: Final = "PYSPARK_GATEWAY_PORT"
@@ -98,6 +107,34 @@ def commit_each_batch(
     except ImportError as error:
         raise _not_installed(error) from error
     listener = GroupCommits(options or {})
+    spark.streams.addListener(listener)
+    return listener
+
+
+def watch(
+    spark: "SparkSession", report: Callable[[str, Mapping[str, float]], object] | None = None
+) -> "StreamingQueryListener":
+    """Report the metrics of the streams of a session after each of their batches.
+
+    Call it once in a session, before its queries start. `spark.streams.removeListener` removes the
+    listener that is added and returned.
+
+    Args:
+        spark: The session.
+        report: Called with the name of a query, or its id without one, and with its `metrics`; by a
+            thread of Spark's. The default writes a line to the log `tidelog.spark`: a warning when
+            a query has lost data, information otherwise.
+
+    Raises:
+        RuntimeError: pyspark 4.2 or pyarrow 18, or newer, is not installed.
+    """
+    try:
+        from tidelog.spark_connector.progress_listener import (  # noqa: PLC0415 (needs the extra)
+            ProgressListener,
+        )
+    except ImportError as error:
+        raise _not_installed(error) from error
+    listener = ProgressListener(report)
     spark.streams.addListener(listener)
     return listener
 

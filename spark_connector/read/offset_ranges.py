@@ -20,6 +20,8 @@ EPOCHS: Final = "@epochs"
 """Key for the leader epochs of the last read records. Older checkpoints do not have it."""
 GROUP: Final = "@group"
 """Key in progress reports, never in a checkpoint, for the group of a stream and its brokers."""
+METRICS: Final = "@metrics"
+"""Key in progress reports, never in a checkpoint, for what only the planner of a stream knows."""
 _TOPIC_ID_BYTES: Final = 16
 
 Offsets = Mapping[TopicPartition, int]

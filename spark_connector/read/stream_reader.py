@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 from tidelog.spark_connector.one_line import in_one_line
 from tidelog.spark_connector.read.batch_reader import Decode, read_partition
 from tidelog.spark_connector.read.offset_commit import group_of
-from tidelog.spark_connector.read.offset_ranges import GROUP, StreamOffset, split
+from tidelog.spark_connector.read.offset_ranges import GROUP, METRICS, StreamOffset, split
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_progress import slices_between
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
@@ -65,11 +65,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return text
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the end offsets of the partitions, and the group, for progress reports."""
+        """Return the end offsets of the partitions, group and metrics, for progress reports."""
         latest = self._planner().reported()
         if latest is None:
             return None
-        report = latest.to_json()
+        report = {**latest.to_json(), METRICS: self._planner().metrics()}
         group = group_of(self._options)
         if group is not None:
             brokers = ",".join(map(str, self._options.connection.addresses))

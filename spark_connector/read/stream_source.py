@@ -16,7 +16,7 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import known_ranges
 from tidelog.spark_connector.read.data_loss import lost
 from tidelog.spark_connector.read.offset_commit import commit_group
-from tidelog.spark_connector.read.offset_ranges import StreamOffset
+from tidelog.spark_connector.read.offset_ranges import Offsets, StreamOffset
 from tidelog.spark_connector.read.partition_bounds import PartitionRanges, look
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.starting_offsets import starting_offsets
@@ -34,6 +34,9 @@ from tidelog.wire.errors import TidelogError, UnknownTopicError
 _REQUEST_INTERVAL_S: Final = 0.25
 """Least interval between requests: Spark polls an idle source thirty times a second. A refresh of
 the offsets takes one request, except for dead letters and the history of a queue."""
+_SIZES_INTERVAL_S: Final = 10.0
+"""Age at which the sizes of partitions are requested again: the mean size of records moves slowly,
+and a request with sizes takes half as long again."""
 _COMMIT_RETRY_S: Final = 10.0
 """Time after a failed commit in which an idle query does not try again."""
 _log = logging.getLogger(__name__)
@@ -79,6 +82,15 @@ class StreamSource:
         self._request_count = 1
         """Requests of the last refresh."""
         self._has_byte_limit = options.max_bytes_per_trigger is not None
+        self._sized: PartitionRanges = {}
+        """Ranges of the last refresh with sizes."""
+        self._sized_at = float("-inf")
+        self._batch: tuple[Offsets, StreamOffset] | None = None
+        """Begin and end of the last batch with records."""
+        self._losses: set[str] = set()
+        self._measured: dict[str, int] = {}
+        self._measured_at: StreamOffset | None = None
+        """Latest offset that the last metrics are about."""
         self._latest: StreamOffset | None = None
         self._fired_at = now()
         self._committed: StreamOffset | None = None
@@ -163,11 +175,33 @@ class StreamSource:
         if end == start:
             return start
         self._fired_at = self._now()
+        self._batch = found.begin, end
         return with_epochs(end, start, self._ranges)
 
     def reported(self) -> StreamOffset | None:
         """Return the end offsets of the last refresh."""
         return self._latest
+
+    def metrics(self) -> dict[str, int]:
+        """Return what only the planner knows, for progress reports; none before a refresh.
+
+        Bytes are on disk, estimated by the mean size of the records of each partition.
+
+        - `batchBytes`: of the last batch with records.
+        - `bytesBehindLatest`: after that batch.
+        - `dataLosses`: losses since the start of the query that `failOnDataLoss=false` passed over.
+        """
+        latest = self._latest
+        if latest is None:
+            return {}
+        if latest is not self._measured_at:  # Spark asks thirty times a second.
+            begin, end = (latest.offsets, latest) if self._batch is None else self._batch
+            self._measured_at = latest
+            self._measured = {
+                "batchBytes": bytes_between(begin, end.offsets, self._sized),
+                "bytesBehindLatest": bytes_between(end.offsets, latest.offsets, self._sized),
+            }
+        return {**self._measured, "dataLosses": len(self._losses)}
 
     def commit(self, end: StreamOffset) -> None:
         """Commit the position to the group; a failure does not stop the query."""
@@ -205,6 +239,7 @@ class StreamSource:
         if found.losses:
             if self._options.fail_on_data_loss:
                 raise lost("; ".join(found.losses))
+            self._losses |= set(found.losses)
             for line in found.losses:
                 self._warn(line)
         return found
@@ -220,9 +255,14 @@ class StreamSource:
         with self._reached() as cluster:
             sent_before = cluster.sent_count
             selection = self._options.selection
-            self._ranges = look(cluster, selection, with_sizes=self._has_byte_limit)
+            is_old = self._now() - self._sized_at >= _SIZES_INTERVAL_S
+            had_records = any(bounds.size_bytes for bounds in self._sized.values())
+            with_sizes = self._has_byte_limit or is_old or not had_records
+            self._ranges = look(cluster, selection, with_sizes=with_sizes)
             self._request_count = max(cluster.sent_count - sent_before, 1)
         self._looked_at = self._now()
+        if with_sizes:
+            self._sized, self._sized_at = self._ranges, self._looked_at
         return True
 
     def _is_too_little(self, found: AvailableOffsets, end: StreamOffset) -> bool:

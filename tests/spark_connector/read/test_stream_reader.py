@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tests.spark_connector.spark_fixture import SparkFixture
+from tidelog.spark_connector.read.offset_ranges import METRICS
 from tidelog.spark_connector.read.stream_reader import StreamReader
 
 
@@ -38,7 +39,10 @@ def test_a_micro_batch_is_an_offset_range_that_another_reader_reads(
 
     assert end[town.topic] == {"0": 2}
     assert [batch.to_pydict() for batch in worker.read(partition)] == [{"value": [b"a", b"b"]}]
-    assert planner.reportLatestOffset() == {**end, town.topic: {"0": 3}}
+    reported = planner.reportLatestOffset()
+    assert reported is not None
+    assert reported.pop(METRICS)["dataLosses"] == 0
+    assert reported == {**end, town.topic: {"0": 3}}
     assert planner.partitions(end, end) == []
     planner.commit(end)
     planner.stop()

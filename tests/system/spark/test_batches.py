@@ -102,6 +102,21 @@ def test_an_invalid_option_of_a_batch_is_refused_at_read(
         world.load(**options).count()
 
 
+def test_options_bound_a_read_by_columns_partitions_and_offsets(world: World) -> None:
+    world.create(3)
+    for partition in range(3):
+        world.write([b"%d-%d" % (partition, number) for number in range(5)], partition=partition)
+
+    table = world.load(
+        columns="offset,value", partitions="0,2", startingOffsets="1", endingOffsets="3"
+    )
+
+    assert table.columns == ["offset", "value"]
+    assert sorted((row.offset, bytes(row.value)) for row in table.collect()) == [
+        (1, b"0-1"), (1, b"2-1"), (2, b"0-2"), (2, b"2-2"),
+    ]  # fmt: skip
+
+
 @pytest.mark.statement("s36")
 def test_a_table_is_a_snapshot_and_a_new_one_has_new_records(world: World) -> None:
     world.create()

@@ -10,6 +10,7 @@ import pytest
 from tests.system.installed import Installation, install_wheel
 from tests.system.spark.test_pages import spark_blocks
 from tests.system.spark.world import World
+from tidelog.spark import prepare_java
 
 OTHER_PYTHON = "#!/bin/sh\necho 'this Python has neither pyspark nor tidelog' >&2\nexit 1\n"
 """The first `python3` on the path, if the environment is not activated."""
@@ -68,6 +69,21 @@ def test_the_same_program_runs_with_spark_submit(world: World, installation: Ins
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
     said = run(installation, str(submit), program, PYSPARK_PYTHON=str(installation.python))
+
+    assert said.count(f"|{world.topic}|") == 2, said
+    assert said.endswith("exit code 0")
+
+
+def test_a_session_that_the_program_created_before_gets_the_format(
+    world: World, installation: Installation
+) -> None:
+    world.create()
+    world.write([b"one", b"two"])
+    before = "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate()\n"
+    program = installation.write("notebook.py", before + printed(world))
+    java = {"JAVA_HOME": str(prepare_java(dict(os.environ)))}
+
+    said = run(installation, str(installation.python), program, **java)
 
     assert said.count(f"|{world.topic}|") == 2, said
     assert said.endswith("exit code 0")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,28 @@ def test_a_listener_commits_the_last_batch_before_a_stop_and_of_a_single_batch(
     assert sink.values == numbers(10)
 
 
+def test_each_batch_of_a_stream_is_reported_with_its_lag(world: World, tmp_path: Path) -> None:
+    world.create(2)
+    world.write(numbers(10))
+    told: list[tuple[str, Mapping[str, float]]] = []
+    listener = tidelog.spark.watch(world.spark, lambda query, found: told.append((query, found)))
+    sink = Sink(tmp_path)
+    try:
+        sink.run(world.stream(maxOffsetsPerTrigger="4"))
+        wait_until(lambda: len(told) >= len(sink.progress), "the reports of all batches")
+    finally:
+        world.spark.streams.removeListener(listener)
+
+    found = [each for _, each in told]
+    reported = [each.numInputRows for each in sink.progress]
+    assert [each["inputRows"] for each in found] == reported
+    assert all(rows > 0 for rows in reported[:3])
+    assert [each["maxOffsetsBehindLatest"] for each in found[:3]] == [6, 2, 0]
+    assert [each["avgOffsetsBehindLatest"] for each in found[:3]] == [3, 1, 0]
+    assert all(each["estimatedInputBytes"] > 0 for each in found[:3])
+    assert found[0] == tidelog.spark.metrics(sink.progress[0])
+
+
 @pytest.mark.statement("s23")
 def test_a_query_that_is_triggered_once_reads_everything_at_once(
     world: World, tmp_path: Path
@@ -199,6 +222,7 @@ def test_a_stream_refuses_an_end(world: World, tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
+from collections.abc import Mapping
 from pathlib import Path
 from tests.system.spark.session import session
 address, topic, folder = sys.argv[1:]
