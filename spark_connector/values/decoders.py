@@ -75,6 +75,8 @@ class ValueDecoder:
         for row, value in enumerate(values.to_pylist()):
             try:
                 rows.append(None if value is None else decode(value))
+            except MemoryError:
+                raise  # The process is at fault, not the value.
             except Exception as error:  # noqa: BLE001 (fastavro documents no errors)
                 rows.append(None)
                 bad.append(BadValue(row, _reason(error)))

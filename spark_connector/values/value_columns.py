@@ -89,7 +89,10 @@ def _structs(of: ValueType, getter: FieldGetter) -> Build:
 def _lists(of: ValueType, getter: FieldGetter) -> Build:
     kind = arrow_type(of)
     is_map = of.kind == "map"
-    entries = _entries(of, getter) if is_map else builder_of(of.fields[0].type, getter)
+    inner = of.fields[0].type
+    if not is_map and not inner.fields and inner.unit == "us":
+        return lambda values: pa.array(values, kind)
+    entries = _entries(of, getter) if is_map else builder_of(inner, getter)
 
     def build(values: Sequence[Any]) -> pa.Array:
         ends = pa.array(accumulate(map(_length, values), initial=0), pa.int32()).buffers()[1]

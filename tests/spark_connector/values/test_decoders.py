@@ -333,3 +333,15 @@ def test_an_avro_number_outside_of_its_column_is_a_bad_value() -> None:
     assert [None if row is None else row["n"] for row in found.column.to_pylist()] == [
         0, None, None, 5,
     ]  # fmt: skip
+
+
+def test_a_process_without_memory_is_not_taken_for_a_bad_value() -> None:
+    decoder, _ = avro_decoder()
+    decoder._decode = _without_memory  # pyright: ignore[reportPrivateUsage]
+
+    with pytest.raises(MemoryError):
+        decoder.decode(pa.array([avro_bytes(AVRO_ROW)], pa.binary()))
+
+
+def _without_memory(value: bytes) -> None:
+    raise MemoryError(len(value))

@@ -26,6 +26,13 @@ def read(spark: SparkSession, options: Options, gate: Gate | None = None) -> lis
     return [row.number for row in rows.select(_gated(gate).alias("number")).collect()]
 
 
+def decode(spark: SparkSession, options: Options, gate: Gate | None = None) -> list[int]:
+    """Return the numbers in the decoded values of a topic, past a gate."""
+    rows = spark.read.format("tidelog").options(**options).load()
+    number = _past(gate, sql.col("value.number"))
+    return [row.number for row in rows.select(number.alias("number")).collect()]
+
+
 def write(spark: SparkSession, options: Options, count: int, gate: Gate | None = None, /) -> None:
     """Write the numbers below `count` in four tasks, past a gate."""
     numbers = spark.range(0, count, 1, 4).selectExpr("cast(id as string) as value")
@@ -66,7 +73,10 @@ def _run(rows: DataFrame, sink: Options, folder: str) -> None:
 
 def _gated(gate: Gate | None) -> Column:
     """Return the number of a value, for which a gate may be closed."""
-    number = sql.trim(sql.col("value").cast("string")).cast("bigint")
+    return _past(gate, sql.trim(sql.col("value").cast("string")).cast("bigint"))
+
+
+def _past(gate: Gate | None, number: Column) -> Column:
     if gate is None:
         return number
 

@@ -3,11 +3,14 @@
 A topic with one replica waits for its broker to come back; one with three gets another leader.
 """
 
+import json
+from collections import Counter
+
 import pytest
 
 from tests.system.spark_trials import jobs
 from tests.system.spark_trials.driver import DriverDiedError
-from tests.system.spark_trials.trial import ROW_COUNT, Trial, is_each_once
+from tests.system.spark_trials.trial import PARTITIONS, ROW_COUNT, Trial, is_each_once
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -86,6 +89,39 @@ def test_a_batch_read_whose_executor_is_killed_has_each_row_once(trial: Trial) -
     trial.kill_executor(gate)
 
     assert is_each_once(reading.result())
+
+
+def test_bad_values_are_dead_letters_at_least_once_when_an_executor_is_killed(
+    trial: Trial,
+) -> None:
+    trial.create()
+    letters = f"{trial.topic}-bad"
+    trial.create(letters)
+    bad = {b"bad %d" % number for number in range(0, ROW_COUNT, 100)}
+    good = [number for number in range(ROW_COUNT) if number % 100]
+    pad = "x" * 1000  # The rows exceed the buffers between the tasks' processes.
+    values = [json.dumps({"number": number, "pad": pad}).encode() for number in good]
+    trial.brokers.write(trial.topic, [*bad, *values], PARTITIONS)
+    gate = trial.gate(ROW_COUNT // 4 + 1)
+
+    reading = trial.driver.start(
+        jobs.decode,
+        trial.source(
+            **{
+                "value.format": "json",
+                "value.schema": "number bigint, pad string",
+                "value.badRows": "deadLetter",
+                "value.deadLetterTopic": letters,
+            }
+        ),
+        gate,
+    )
+    trial.kill_executor(gate)
+
+    assert sorted(reading.result()) == good
+    counts = Counter(trial.brokers.values(letters))
+    assert set(counts) == bad
+    assert max(counts.values()) <= 2, "once, and once more for a task that was repeated"
 
 
 def test_a_batch_write_whose_executor_is_killed_has_each_row_once(trial: Trial) -> None:
