@@ -183,8 +183,10 @@ def _columnar_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None
     """Return as `columns_in_steps` for format version 2: only its headers need many steps."""
     packed = _Columnar(header, plain)
     yield
-    columns = packed.lists(("timestamp_deltas", "keys"))
-    yield  # At most 65,536 numbers, and slices of one blob: some milliseconds.
+    columns = packed.lists(("timestamp_deltas",))
+    yield
+    columns = replace(columns, keys=packed.column("keys"))  # At most 65,536: three milliseconds.
+    yield
     if packed.headers is None:
         return columns
     view = memoryview(packed.headers)

@@ -185,6 +185,18 @@ def test_columns_are_views_of_the_batch() -> None:
     assert bytes(values.blob) == b"Firstsecond"
 
 
+def test_the_size_of_a_column_is_that_of_its_bytes() -> None:
+    batch = columnar(
+        Columns(
+            2, [0, 300], keys=[b"k", None], values=[b"v" * 300, b""], headers=[(("a", b"b"),), ()]
+        )
+    )
+
+    sizes = [packed(batch).size_of(name) for name in NAMES]
+
+    assert sizes == [4, 3, 304, len(msgpack.packb([[["a", b"b"]], []])), None]
+
+
 def test_a_batch_without_byte_columns_has_none() -> None:
     assert packed(sample_batch()).byte_column("values") is None
     assert packed(columnar(Columns(1, values=[b""]))).byte_column("keys") is None
