@@ -103,6 +103,17 @@ def test_lengths_are_as_short_as_the_longest_value_allows(length: int, width: in
     )
 
 
+@pytest.mark.parametrize("length", [255, 256, 65_535, 65_536])
+def test_a_blob_may_have_any_length(length: int) -> None:
+    value = bytes(range(250)) * 300
+
+    for values in ([value[:length]], [b"a"] * min(length, PRODUCED_COUNT_MAX)):
+        columns = Columns(len(values), keys=values, values=values)
+        batch = columnar(columns)
+        assert decoded(batch) == columns
+        assert msgpack.unpackb(bytes(batch[HEADER_SIZE:]))[2][1] == b"".join(values)
+
+
 def test_a_column_without_nulls_has_no_null_marks() -> None:
     assert ByteColumn.of([b"a", b""]).nulls is None
 
@@ -145,6 +156,8 @@ def test_a_column_of_another_length_than_the_batch_is_not_encoded() -> None:
     ):
         with pytest.raises(AssertionError, match="records, not 2"):
             columnar(columns)
+    with pytest.raises(WireFormatError, match="1 bytes of lengths of 1 bytes for 2 records"):
+        encode_batch(Columns(2, values=ByteColumn(b"\1", 1, b"a")), first_timestamp_ms=1)
 
 
 def test_a_byte_column_is_a_sequence_of_its_values() -> None:
@@ -294,13 +307,14 @@ WRONG: dict[str, Sequence[object]] = {
     "big-endian lengths": [None, None, [b"\0\1" * 3, b"abc", None], None, None],
     "too few null marks": [None, None, [b"\1\1\1", b"abc", b"\0\0"], None, None],
     "too many null marks": [None, None, [b"\1\1\1", b"abc", b"\0\0\0\0"], None, None],
-    "a null mark of 2": [None, None, [b"\1\1\1", b"abc", b"\0\2\0"], None, None],
+    "a null mark of 2": [None, None, [b"\1\0\1", b"ab", b"\0\2\0"], None, None],
     "a null with bytes": [None, None, [b"\1\1\1", b"abc", b"\0\1\0"], None, None],
     "null marks as a list": [None, None, [b"\1\1\0", b"ab", [0, 0, 1]], None, None],
     "keys that disagree": [None, [b"\1\1", b"ab", None], VALUES, None, None],
     "keys that do not add up": [None, [b"\1\1\1", b"ab", None], VALUES, None, None],
     "times as a list": [[0, 0, 0], None, VALUES, None, None],
     "too few times": [b"\0\0", None, VALUES, None, None],
+    "too many times": [b"\0\0\0\0", None, VALUES, None, None],
     "times of three bytes": [b"\0\0\0" * 3, None, VALUES, None, None],
     "no times": [b"", None, VALUES, None, None],
     "a time after the end": [b"\0\0\0\0\xe9\3", None, VALUES, None, None],
@@ -324,6 +338,34 @@ WRONG: dict[str, Sequence[object]] = {
 def test_a_payload_that_contradicts_its_header_is_refused(name: str) -> None:
     with pytest.raises(WireFormatError):
         decoded(with_columns(*WRONG[name]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "empty lengths",
+        "too few lengths",
+        "too many lengths",
+        "lengths of three bytes",
+        "lengths of eight bytes",
+        "too few null marks",
+        "too many null marks",
+        "too few times",
+        "too many times",
+        "times of three bytes",
+        "too few headers",
+        "headers as bytes",
+    ],
+)
+def test_skipped_columns_must_have_their_length(name: str) -> None:
+    batch = with_columns(*WRONG[name])
+    header = parse_header(batch)
+    assert header is not None
+
+    with pytest.raises(WireFormatError):
+        ColumnDecoder(["keys"]).decode(header, batch, uncompressed_length_max=LIMIT)
+    with pytest.raises(WireFormatError):
+        packed(batch)
 
 
 @pytest.mark.parametrize("name", WRONG)
