@@ -111,7 +111,7 @@ def test_a_blob_may_have_any_length(length: int) -> None:
         columns = Columns(len(values), keys=values, values=values)
         batch = columnar(columns)
         assert decoded(batch) == columns
-        assert msgpack.unpackb(bytes(batch[HEADER_SIZE:]))[2][1] == b"".join(values)
+        assert msgpack.packb(b"".join(values)) in bytes(batch)
 
 
 def test_a_column_without_nulls_has_no_null_marks() -> None:
