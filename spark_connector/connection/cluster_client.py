@@ -26,7 +26,6 @@ from tidelog.wire.errors import (
     ConnectionLostError,
     LeaderNotAvailableError,
     NotControllerError,
-    RequestTimedOutError,
     RetriableError,
     TidelogError,
     UnknownTopicError,
@@ -113,11 +112,10 @@ class BlockingClusterClient:
         """Connect to any broker within `client.connect.timeout.ms` in all, if none is connected.
 
         A driver calls this first, so that a user learns soon that no broker is there. Tasks wait
-        longer for brokers: `retry`.
+        longer for brokers, and so does a driver for a broker that accepts connections: `retry`.
 
         Raises:
             ConnectError: No broker can be reached; one line.
-            RequestTimedOutError: A process listens and does not answer.
             TidelogError: A broker rejected the connection.
         """
         options = self.options
@@ -127,14 +125,14 @@ class BlockingClusterClient:
         while True:
             try:
                 self.any_connection(deadline=deadline)
-            except (ConnectionLostError, RequestTimedOutError):
+            except ConnectionLostError:
                 failure_count += 1
                 delay_s = self._backoff.delay(failure_count)
                 if time.monotonic() + delay_s >= deadline:
                     raise
                 time.sleep(delay_s)
             except RetriableError:
-                return  # A broker is there, and may be ready when it is asked.
+                return  # A broker is there, and may be ready, or faster, when it is asked.
             else:
                 return
 
