@@ -40,7 +40,12 @@ from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.metadata import PASSING_ERRORS, MetadataCache
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import FORMAT_VERSION, restamp_producer
+from tidelog.wire.batch.record_batch import (
+    COLUMNAR_COUNT_MIN,
+    FORMAT_VERSION,
+    format_for,
+    restamp_producer,
+)
 from tidelog.wire.errors import (
     ConnectError,
     ConnectionLostError,
@@ -105,10 +110,17 @@ class DeliveryRules:
         Batches have the latest format that leaders accept by `metadata`, format version 1 without.
         """
         self.codec = codec
-        self.metadata = metadata
+        self.columnar_from = COLUMNAR_COUNT_MIN
+        """Minimum records of a batch of format version 2."""
+        self._metadata = metadata
         self.is_idempotent = is_idempotent
         self.in_flight_max = in_flight_max if is_idempotent else 1
         self.backoff = backoff
+
+    def format_version(self, record_count: int) -> int:
+        """Return the format version of a batch with so many records."""
+        highest = FORMAT_VERSION if self._metadata is None else self._metadata.batch_format
+        return format_for(record_count, highest, columnar_from=self.columnar_from)
 
 
 _CLOSED = ProducerBatch(-1, timestamp_ms=0, linger_until=math.inf, deadline=math.inf)
@@ -332,13 +344,13 @@ class PartitionBatches:
         return wakes_at
 
     def _encode(self, batch: ProducerBatch) -> None:
-        identity, metadata = self.identity or ProducerIdentity(0, 0), self._rules.metadata
+        identity = self.identity or ProducerIdentity(0, 0)
         batch.encode(
             self._rules.codec,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=self._next_sequence,
-            batch_format=FORMAT_VERSION if metadata is None else metadata.batch_format,
+            format_version=self._rules.format_version(len(batch.values)),
         )
         if self._rules.is_idempotent:
             batch.has_sequence = True

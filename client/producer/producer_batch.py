@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol, TypeVar, cast, final
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
+    FORMAT_VERSION,
     Columns,
     Headers,
     encode_batch,
-    format_for,
     parse_header,
 )
 from tidelog.wire.messages.produce import AckLevel
@@ -189,12 +189,9 @@ class ProducerBatch:
         producer_id: int,
         producer_epoch: int,
         base_sequence: int,
-        batch_format: int,
+        format_version: int = FORMAT_VERSION,
     ) -> None:
-        """Encode the columns into the bytes to send, and free the columns.
-
-        `batch_format` is the highest format version that leaders accept.
-        """
+        """Encode the columns into the bytes to send, and free the columns."""
         count = len(self.values)
         first_timestamp_ms, deltas = self.timestamp_ms, None
         if self.timestamps is not None:
@@ -212,7 +209,7 @@ class ProducerBatch:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            format_version=format_for(count, batch_format),
+            format_version=format_version,
         )
         self.record_count = count
         self.base_sequence = base_sequence
@@ -246,7 +243,7 @@ class ProducerBatch:
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
                 base_sequence=header.base_sequence + start,
-                batch_format=header.format_version,
+                format_version=header.format_version,
             )
             part.has_sequence = self.has_sequence
             self.parts.append(part)

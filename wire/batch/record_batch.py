@@ -278,14 +278,15 @@ def encode_batch(
     return batch
 
 
-def format_for(record_count: int, highest: int) -> int:
+def format_for(record_count: int, highest: int, *, columnar_from: int = COLUMNAR_COUNT_MIN) -> int:
     """Return the format version for a new batch.
 
     Args:
         record_count: Number of its records.
         highest: The highest version that its readers know: one of `KNOWN_FORMATS`, or above.
+        columnar_from: Minimum number of records for version 2.
     """
-    is_columnar = highest >= FORMAT_COLUMNAR and record_count >= COLUMNAR_COUNT_MIN
+    is_columnar = highest >= FORMAT_COLUMNAR and record_count >= columnar_from
     return FORMAT_COLUMNAR if is_columnar else FORMAT_VERSION
 
 

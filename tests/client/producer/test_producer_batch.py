@@ -6,7 +6,6 @@ from tidelog.client.producer.producer_batch import Fate, ProducerBatch
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
-    COLUMNAR_COUNT_MIN,
     FORMAT_COLUMNAR,
     FORMAT_VERSION,
     Columns,
@@ -22,10 +21,10 @@ def open_batch() -> ProducerBatch:
 
 
 def encode(
-    batch: ProducerBatch, codec: Codec = Codec.NONE, *, batch_format: int = FORMAT_VERSION
+    batch: ProducerBatch, codec: Codec = Codec.NONE, *, format_version: int = FORMAT_VERSION
 ) -> None:
     batch.encode(
-        codec, producer_id=7, producer_epoch=1, base_sequence=40, batch_format=batch_format
+        codec, producer_id=7, producer_epoch=1, base_sequence=40, format_version=format_version
     )
 
 
@@ -128,22 +127,9 @@ def test_halves_of_a_split_batch_have_its_records_and_sequences(codec: Codec) ->
     assert check_produced(memoryview(second.encoded)).max_timestamp_ms == 1009
 
 
-def test_only_long_batches_have_the_latest_format_that_leaders_accept() -> None:
-    cases = [
-        (COLUMNAR_COUNT_MIN, FORMAT_COLUMNAR, FORMAT_COLUMNAR),
-        (COLUMNAR_COUNT_MIN, FORMAT_COLUMNAR + 1, FORMAT_COLUMNAR),
-        (COLUMNAR_COUNT_MIN, FORMAT_VERSION, FORMAT_VERSION),
-        (COLUMNAR_COUNT_MIN - 1, FORMAT_COLUMNAR, FORMAT_VERSION),
-    ]
-    for count, batch_format, expected in cases:
-        batch = filled(count)
-        encode(batch, batch_format=batch_format)
-        assert check_produced(memoryview(batch.encoded)).format_version == expected
-
-
-def test_halves_of_a_split_batch_keep_its_format_while_they_are_long() -> None:
-    batch = filled(2 * COLUMNAR_COUNT_MIN + 1)
-    encode(batch, batch_format=FORMAT_COLUMNAR)
+def test_halves_of_a_split_batch_keep_its_format() -> None:
+    batch = filled(5)
+    encode(batch, format_version=FORMAT_COLUMNAR)
     whole = columns_of(batch)
 
     halves = batch.split(Codec.NONE)
@@ -152,8 +138,6 @@ def test_halves_of_a_split_batch_keep_its_format_while_they_are_long() -> None:
     assert [*(found[0].values or ()), *(found[1].values or ())] == whole.values
     headers = [check_produced(memoryview(half.encoded)) for half in halves]
     assert [header.format_version for header in headers] == [FORMAT_COLUMNAR] * 2
-    quarters = [check_produced(memoryview(each.encoded)) for each in halves[0].split(Codec.NONE)]
-    assert [header.format_version for header in quarters] == [FORMAT_VERSION] * 2
 
 
 def test_a_split_batch_combines_the_outcomes_of_its_halves() -> None:
