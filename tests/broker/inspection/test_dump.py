@@ -6,6 +6,7 @@ from crc32c import crc32c
 
 from tests.broker.inspection.stored_logs import (
     BATCH_COUNT,
+    bad_files,
     fields_of,
     lines,
     of_type,
@@ -18,7 +19,16 @@ from tidelog.broker.inspection.dump import flag_names
 from tidelog.broker.inspection.rows import OffsetFilter
 from tidelog.logstore.checkpoint import LogCheckpoint
 from tidelog.logstore.segments.segment_format import SegmentFooter, SegmentHeader
-from tidelog.wire.batch.record_batch import KNOWN_FLAGS, BatchHeader, parse_header
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    KNOWN_FLAGS,
+    BatchHeader,
+    Columns,
+    check_produced,
+    encode_batch,
+    parse_header,
+)
 
 
 def test_a_dump_has_every_batch_with_all_header_fields() -> None:
@@ -45,6 +55,31 @@ def test_a_dump_has_records_on_request() -> None:
     assert found[3]["timestamp_ms"] == 1_700_000_003_000
     assert (found[3]["key"], found[3]["headers"]) == (None, [])
     assert found[3]["value"] == numbered(3)
+
+
+def test_a_dump_and_a_verification_read_both_formats_of_batches() -> None:
+    opened = stored_log()
+    columns = Columns(
+        3, keys=[b"k", None, b""], values=[b"v", b"", None], timestamp_deltas=[0, 5, 1]
+    )
+    batch = memoryview(
+        encode_batch(
+            columns, first_timestamp_ms=7, codec=Codec.ZSTD, format_version=FORMAT_COLUMNAR
+        )
+    )
+    opened.log.append(batch, check_produced(batch), leader_epoch=1, now_ms=7)
+    opened.flush(checkpoint=True)
+
+    found = lines(opened.disk, with_records=True)
+
+    formats = [line["format_version"] for line in of_type(found, "batch")]
+    assert formats == [1] * BATCH_COUNT + [2]
+    records = of_type(found, "record")[BATCH_COUNT:]
+    assert [line["offset"] for line in records] == [10, 11, 12]
+    assert [line["timestamp_ms"] for line in records] == [7, 12, 8]
+    assert [line["key"] for line in records] == columns.keys
+    assert [line["value"] for line in records] == columns.values
+    assert bad_files(opened.disk) == []
 
 
 def test_a_dump_is_limited_to_the_requested_offsets() -> None:

@@ -94,7 +94,8 @@ class Clients:
         self._topic_id = topic_id
         for number, plan in enumerate(self._plan.producers):
             self._add(Role.PRODUCER, f"p{number}", partial(self._writer, f"p{number}", plan))
-        self._add(Role.READER, "reader", lambda: self.reader("reader").run)
+        is_older = self._plan.reading.is_older
+        self._add(Role.READER, "reader", lambda: self.reader("reader", is_older=is_older).run)
         for number in range(self._plan.library_consumer_count):
             self._add(Role.CONSUMER, f"c{number}", partial(self._library_reader, f"c{number}"))
         if self._plan.has_administrator:
@@ -153,8 +154,8 @@ class Clients:
             consumer.stop()
         await self._ended(Role.CONSUMER)
 
-    def reader(self, name: str) -> RawReader:
-        """Return a new reader of all partitions."""
+    def reader(self, name: str, *, is_older: bool = False) -> RawReader:
+        """Return a new reader of all partitions; see `RawReader` for an older one."""
         reader = RawReader(
             name,
             self._run_history,
@@ -162,6 +163,7 @@ class Clients:
             topic_id=self._topic_id,
             partition_count=self.growth.count,
             fetch_bytes=self._plan.reading.raw_fetch_bytes,
+            is_older=is_older,
         )
         self.readers.append(reader)
         return reader

@@ -82,6 +82,7 @@ ALWAYS_SET: Final = ("log_flush_interval_ms", "maintenance_interval_ms")
 """Broker settings in every plan, because their defaults are too long for a run."""
 
 _CHURNS = 0.4
+_IS_OLDER = 0.5
 _KILLED_AT_END = 0.25
 _LONG_POLLS_MAX = 8
 """Long polls of one consumer at a time: one for each partition of a topic that has grown."""
@@ -154,6 +155,10 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     """Whether an acknowledgement of the leader alone counts. With several replicas, a replica that
     lacks the record may become leader."""
 
+    batch_format: int = 1
+    """Format version of batches that are sent without the library. With the library: 2 for batches
+    of any length in format version 2, as soon as the cluster accepts that."""
+
     @property
     def is_told(self) -> bool:
         """Whether the producer receives the outcome of its records."""
@@ -172,6 +177,10 @@ class ReadingPlan(msgspec.Struct, frozen=True):
     max_wait_s: float = 0.5
     read_from: Literal["leader", "followers"] = "leader"
     """Replicas that library readers of a cluster read from."""
+    is_older: bool = False
+    """Whether readers are clients of a version that knows format version 1 of batches only."""
+    ends_older: bool = False
+    """Whether the last reader is such a client."""
 
 
 class KeyedPlan(Protocol):
@@ -311,6 +320,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
     is_killed_at_end = streams.stream("end").random() < _KILLED_AT_END
     limits = _draw_limits(streams.stream("limits"))
     reading = _shorten_waits(_draw_reading(streams.stream("reading")), limits)
+    producers, reading = draw_formats(streams.stream("formats"), producers, reading)
     random = streams.stream("clocks")
     clock_error_s = random.choice([0.0, 0.0, 0.1, 5.0, 600.0])
     clock_drift = random.choice([0.0, 0.0, 0.0005, 0.1])
@@ -384,6 +394,19 @@ def draw_producer(random: Random) -> ProducerPlan:
         max_value_bytes=random.choice([10, 100, 1500]),
         delivery_timeout_s=random.choice([2.0, 10.0, 30.0]),
     )
+
+
+def draw_formats(
+    random: Random, producers: Sequence[ProducerPlan], reading: ReadingPlan
+) -> tuple[list[ProducerPlan], ReadingPlan]:
+    """Return producers and readings of clients that know both formats of batches, or one."""
+    formats = [random.choice([1, 2]) for _ in producers]
+    mixed = [
+        msgspec.structs.replace(each, batch_format=version)
+        for each, version in zip(producers, formats, strict=True)
+    ]
+    older = [random.random() < _IS_OLDER for _ in range(2)]
+    return mixed, msgspec.structs.replace(reading, is_older=older[0], ends_older=older[1])
 
 
 def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:

@@ -1,6 +1,10 @@
 """Reading clients: one on the wire protocol, which sees each reply, and one on the library."""
 
+# Reads private state of the client.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from math import inf
 from typing import final
 
@@ -22,13 +26,19 @@ from tests.simulation.checkers.run_history import (
 )
 from tests.simulation.machine.broker_host import HOST, PORT, TOPIC
 from tests.simulation.machine.process import Process
-from tidelog.client.client import connect
+from tidelog.client.client import Client, connect
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.batch_columns import decode_columns
-from tidelog.wire.batch.record_batch import has_valid_payload, parse_header
+from tidelog.wire.batch.record_batch import (
+    FORMAT_COLUMNAR,
+    FORMAT_VERSION,
+    BatchHeader,
+    has_valid_payload,
+    parse_header,
+)
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -46,6 +56,8 @@ from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 PATIENCE_S = 4.0
 BACKOFF_S = 0.1
+_OLDER = {api.ApiKey.FETCH: 4, api.ApiKey.RECEIVE: 3, api.ApiKey.PEEK: 1}
+"""Last versions of the APIs whose clients know format version 1 of batches only."""
 _WAIT_MS = 500
 _FETCH_BYTES_MAX = 1 << 20
 _UNPACKED_MAX = 1 << 24
@@ -77,6 +89,37 @@ def values_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
     ]
 
 
+def ask_as_older(connection: RpcConnection) -> None:
+    """Let a client ask as one that knows format version 1 of batches only."""
+    connection._core._versions.update(_OLDER)
+
+
+def all_ask_as_older(client: Client) -> None:
+    """Let all connections of a client ask as those of an older client, from their first request."""
+    connections = client._cluster._connections._connections
+
+    def tell() -> None:
+        for connection in connections.values():
+            ask_as_older(connection)
+
+    client._cluster.subscribe(tell)
+    tell()
+
+
+def check_format(name: str, header: BatchHeader) -> None:
+    """Check that an older client got a batch of a format version that it knows.
+
+    Raises:
+        ViolationError: It got another one.
+    """
+    if header.format_version != FORMAT_VERSION:
+        raise ViolationError(
+            "NothingPhantom",
+            f"{name} got a batch of format version {header.format_version} at offset"
+            f" {header.base_offset}, which its version does not know",
+        )
+
+
 @final
 class RawReader:
     """Reads all partitions from their start and adds each reply to the run history."""
@@ -90,9 +133,14 @@ class RawReader:
         topic_id: bytes,
         partition_count: int,
         fetch_bytes: int = 4096,
+        is_older: bool = False,
     ) -> None:
-        """Begin at the start; fetch `fetch_bytes` from each partition at a time."""
+        """Begin at the start; fetch `fetch_bytes` from each partition at a time.
+
+        An older client (`is_older`) asks as one that knows format version 1 of batches only.
+        """
         self.should_stop = False
+        self._is_older = is_older
         self._fetch_bytes = fetch_bytes
         self._first = run_history.numbers.first(topic_id)
         self.logs: dict[int, FinalLog] = {}
@@ -116,6 +164,8 @@ class RawReader:
 
     async def read(self, connection: RpcConnection) -> None:
         """Read until told to stop and then to the end, or until the connection fails."""
+        if self._is_older:
+            ask_as_older(connection)
         is_at_end = False
         while not (is_at_end and self.should_stop):
             partitions = [
@@ -180,6 +230,10 @@ class RawReader:
             header = parse_header(batches)
             if header is None or not has_valid_payload(header, batches[: header.size]):
                 raise ViolationError("NothingPhantom", f"{self._name} got a bad batch at {offset}")
+            if self._is_older:
+                check_format(self._name, header)
+            elif header.format_version == FORMAT_COLUMNAR:
+                self._sometimes.reached("columnar batch")
             columns = decode_columns(
                 header, batches[: header.size], uncompressed_length_max=_UNPACKED_MAX
             )
@@ -244,6 +298,7 @@ class LibraryReader:
             prefetch_bytes=reading.prefetch_bytes,
             read_from=reading.read_from,
         )
+        self._is_older = reading.is_older
         self._name = name
         self._run_history = run_history
         self._history = history
@@ -275,10 +330,13 @@ class LibraryReader:
                 return
 
     async def _read(self, process: Process) -> None:
-        async with (
-            connect(self._addresses, env=process.env, request_timeout=PATIENCE_S) as client,
-            client.consumer(TOPIC, config=self._config) as consumer,
-        ):
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                connect(self._addresses, env=process.env, request_timeout=PATIENCE_S)
+            )
+            if self._is_older:
+                all_ask_as_older(client)
+            consumer = await stack.enter_async_context(client.consumer(TOPIC, config=self._config))
             for topic, partition in consumer.assignment:
                 if partition not in self._positions:
                     start = consumer.position(topic, partition)
@@ -343,6 +401,8 @@ class LibraryReader:
         self._has_sought = True
 
     def _note(self, batch: RecordBatch) -> None:
+        if self._is_older:
+            check_format(self._name, batch._header)
         self._positions[batch.partition] = batch.next_offset
         self._moved_at[batch.partition] = trio.current_time()
         values = values_of(batch)

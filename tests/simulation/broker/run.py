@@ -136,7 +136,7 @@ class _Run:
         node = self._world.add_node("last reader")
         known: dict[int, dict[int, bytes]] | None = None
         while True:
-            last = self._clients.reader("last reader")
+            last = self._clients.reader("last reader", is_older=self._plan.reading.ends_older)
             last.should_stop = True
             await node.start(last.run).ended.wait()
             found = {number: log.values for number, log in last.logs.items()}

@@ -91,6 +91,7 @@ PROBES: Final = {
     "gap refused": "a batch behind a gap was refused",
     "old epoch refused": "a batch with an old producer epoch was refused",
     "accept failed": "the broker had no file descriptors left",
+    "columnar batch": "a reader got a batch of format version 2",
     **{f"forced: {site}": meaning for site, meaning in FORCED.items()},
 }
 """Name and meaning of every probe."""

@@ -30,7 +30,7 @@ from tidelog.client.client import Client, connect
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer import Producer
 from tidelog.wire.batch.compression import CODEC_NAMES
-from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch
+from tidelog.wire.batch.record_batch import FORMAT_COLUMNAR, Columns, Headers, encode_batch
 from tidelog.wire.errors import (
     BrokerError,
     DuplicateSequenceError,
@@ -165,6 +165,8 @@ class LibraryWriter:
             max_in_flight_requests_per_connection=plan.max_in_flight,
         )
         async with client.producer(config) as producer:
+            if plan.batch_format == FORMAT_COLUMNAR:
+                producer._accumulator._rules.columnar_from = 1
             await self._send_until_acknowledged(producer)
             # The metadata of the topic is cached from now on, so `send` appends at once.
             while not self.should_stop:
@@ -452,6 +454,7 @@ class _Batch:
                 codec=CODEC_NAMES[plan.compression],
                 producer_id=producer_id,
                 base_sequence=self.base_sequence,
+                format_version=plan.batch_format,
             )
         )
 

@@ -236,7 +236,8 @@ class Clients:
             self._run_history,
             self.history,
             reading=ReadingPlan(
-                read_from="followers" if self._plan.reads_from_followers else "leader"
+                read_from="followers" if self._plan.reads_from_followers else "leader",
+                is_older=self._plan.has_older_readers,
             ),
             addresses=addresses(self._plan),
         )

@@ -10,8 +10,10 @@ from tests.simulation.broker.plans import (
     Fault,
     NetworkPlan,
     ProducerPlan,
+    ReadingPlan,
     RunPlan,
     draw_cleanup,
+    draw_formats,
     draw_producer,
     is_compacted,
     throw,
@@ -142,6 +144,8 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     """Maximum error of the clock of each machine, in seconds."""
     clock_drift: float = 0.0
     """Maximum fraction of time that a clock gains or loses."""
+    has_older_readers: bool = False
+    """Whether readers are clients of a version that knows format version 1 of batches only."""
     reads_from_followers: bool = False
     """Whether clients that read with the library prefer followers to leaders."""
     quiet_after_s: float | None = None
@@ -183,6 +187,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     member_count = streams.stream("members").choice(_MEMBER_COUNTS) * (durability == "fsync")
     cleanup = draw_cleanup(streams.stream("cleanup"))
     keys = _draw_keys(streams.stream("keys"), cleanup)
+    producers, reading = draw_formats(streams.stream("formats"), producers, ReadingPlan())
     random = streams.stream("configuration")
     node_count = random.choice([3, 3, 4, 5])
     if replication_factor > 1 and node_count == _FIVE:
@@ -220,6 +225,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         clock_jump_s=streams.stream("clock jumps").choice([60.0, 7200.0, 20 * 86_400.0]),
         clock_error_s=random.choice([0.0, 0.0, 5.0, 600.0]),
         clock_drift=random.choice([0.0, 0.0, 0.0005, 0.1]),
+        has_older_readers=reading.is_older,
         reads_from_followers=streams.stream("readers").random() < 0.5,
         quiet_after_s=_draw_quiet(streams.stream("quiet"), seconds),
         grow_pause_s=_draw_growth(streams.stream("growth")),

@@ -14,7 +14,7 @@ SIMPLIFICATIONS: Final[tuple[Simplification[ClusterPlan], ...]] = (
     lambda plan: replace(plan, clock_error_s=0.0, clock_drift=0.0),
     lambda plan: replace(plan, node_count=3, replication_factor=min(plan.replication_factor, 3)),
     lambda plan: replace(plan, consumer_count=0),
-    lambda plan: replace(plan, reads_from_followers=False),
+    lambda plan: replace(plan, reads_from_followers=False, has_older_readers=False),
     lambda plan: replace(plan, member_count=0),
     lambda plan: replace(plan, producers=[]),
     lambda plan: replace(plan, producers=plan.producers[:1]),

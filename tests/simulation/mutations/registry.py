@@ -12,6 +12,7 @@ from tests.simulation.mutations import (
     compaction,
     counts,
     encryption,
+    formats,
     groups,
     isr,
     logstore,
@@ -46,8 +47,13 @@ _ALSO_FOUND_IN_CLUSTERS: Final = {
 """Mutations of replication's cores and shells that runs of whole clusters find as well."""
 
 MUTATIONS: Final[Mapping[str, Sequence[Mutation]]] = {
-    "broker": (*logstore.MUTATIONS, *broker.MUTATIONS, *client.MUTATIONS),
-    "compacted": compaction.MUTATIONS,
+    "broker": (
+        *logstore.MUTATIONS,
+        *broker.MUTATIONS,
+        *client.MUTATIONS,
+        *formats.IN_LOGS,
+    ),
+    "compacted": (*compaction.MUTATIONS, *formats.IN_COMPACTED_LOGS),
     "cluster": (
         *cluster.MUTATIONS,
         isr.TRUNCATE_BY_HIGH_WATERMARK,

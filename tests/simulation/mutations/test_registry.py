@@ -18,7 +18,9 @@ RARE = {"old-replies-believed", "log-ends-without-epochs"}
 
 CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
     ("broker", 10.0, range(8), ("flush-does-nothing", "no-dedup")),
+    ("broker", 5.0, range(1, 3), ("older-clients-get-both-formats", "rewritten-in-reverse")),
     ("compacted", 12.0, range(1), ("newest-goes-too",)),
+    ("compacted", 6.0, range(1, 4), ("rewritten-without-gaps",)),
     ("cluster", 3.0, range(7, 10), ("name-given-twice", "commits-alone")),
     ("cluster", 10.0, range(6), ("commit-alone",)),
     (

@@ -15,7 +15,7 @@ from typing import Any, Final, cast, final
 
 import trio
 
-from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S, all_ask_as_older
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.process import Process
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
@@ -139,6 +139,8 @@ class LibraryWorker:
                     ) as client,
                     trio.open_nursery() as nursery,
                 ):
+                    if self._plan.has_older_readers:
+                        all_ask_as_older(client)
                     for setup in self._plan.queues:
                         nursery.start_soon(self._work_at, client, setup)
                     nursery.start_soon(self._stop_in_time)

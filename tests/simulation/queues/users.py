@@ -17,7 +17,7 @@ from typing import Final, final
 
 import trio
 
-from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S, all_ask_as_older
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.process import Process
 from tests.simulation.queues.connected import work_connected
@@ -318,6 +318,8 @@ class QueueWorker:
                     ) as client,
                     trio.open_nursery() as nursery,
                 ):
+                    if self._plan.has_older_readers:
+                        all_ask_as_older(client)
                     for setup in self._plan.queues:
                         self._handles[setup.name] = deque(maxlen=_KEPT_HANDLES)
                         nursery.start_soon(self._work_at, client, setup)
