@@ -249,7 +249,7 @@ def _packed(numbers: "array[int]") -> bytes:
 
 
 def _unpacked(packed: BytesLike, code: str) -> "array[int]":
-    numbers = array(code)
+    numbers: array[int] = array(code)
     numbers.frombytes(packed)
     if _IS_BIG_ENDIAN:
         numbers.byteswap()

@@ -372,7 +372,7 @@ def test_skipped_columns_must_have_their_length(name: str) -> None:
 def test_a_wrong_column_is_refused_alone_or_was_not_asked_for(name: str) -> None:
     batch = with_columns(*WRONG[name])
 
-    refused = set()
+    refused: set[str] = set()
     for column in NAMES:
         try:
             packed(batch).column(column)
