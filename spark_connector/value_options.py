@@ -13,7 +13,8 @@ FORMAT: Final = "value.format"
 SCHEMA: Final = "value.schema"
 BAD_ROWS: Final = "value.badRows"
 DEAD_LETTER_TOPIC: Final = "value.deadLetterTopic"
-VALUE_NAMES: Final = (FORMAT, SCHEMA, BAD_ROWS, DEAD_LETTER_TOPIC)
+SKIP_BYTES: Final = "value.skipBytes"
+VALUE_NAMES: Final = (FORMAT, SCHEMA, BAD_ROWS, DEAD_LETTER_TOPIC, SKIP_BYTES)
 """Options of sources that decode values."""
 
 ValueFormat = Literal["raw", "json", "msgpack", "avro"]
@@ -35,6 +36,8 @@ class ValueOptions:
     bad_rows: BadRows = "fail"
     dead_letter_topic: str | None = None
     """Topic of the records with bad values; set if and only if `bad_rows` is `deadLetter`."""
+    skip_bytes: int = 0
+    """Bytes before the encoded value; 5 for the prefix of Confluent's schema registry."""
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
@@ -48,8 +51,9 @@ class ValueOptions:
             given.text(SCHEMA),
             given.choice(BAD_ROWS, _BAD_ROWS, default="fail"),
             given.text(DEAD_LETTER_TOPIC),
+            given.number(SKIP_BYTES, at_least=0) or 0,
         )
-        others = given.given((SCHEMA, BAD_ROWS, DEAD_LETTER_TOPIC))
+        others = given.given(VALUE_NAMES[1:])
         if found.format == "raw" and others:
             raise ConfigError(
                 f"{others[0]} needs a {FORMAT} other than raw: {' or '.join(_FORMATS[1:])}"

@@ -49,13 +49,21 @@ class DecodedValues(NamedTuple):
 class ValueDecoder:
     """Decoder of the values of one schema."""
 
-    def __init__(self, value_format: ValueFormat, of: ValueType, avro: object = None) -> None:
+    def __init__(
+        self,
+        value_format: ValueFormat,
+        of: ValueType,
+        avro: object = None,
+        *,
+        skip_bytes: int = 0,
+    ) -> None:
         """Create a decoder.
 
         Args:
             value_format: Any but `raw`.
             of: Type of the column, a struct.
             avro: The Avro schema, for that format.
+            skip_bytes: Bytes before the encoded value.
 
         Raises:
             ConfigError: The format cannot have the type, or its package is not installed.
@@ -66,6 +74,8 @@ class ValueDecoder:
         else:
             self._decode = _typed_decoder(value_format, of)
             self._build = builder_of(of, _attribute_of)
+        if skip_bytes:
+            self._decode = _behind(skip_bytes, self._decode)
 
     def decode(self, values: pa.Array) -> DecodedValues:
         """Decode a column of binary values."""
@@ -99,6 +109,15 @@ class ValueDecoder:
             middle = len(rows) // 2
             yield from self._unfit(rows[:middle], first)
             yield from self._unfit(rows[middle:], first + middle)
+
+
+def _behind(skip_bytes: int, decode: Decode) -> Decode:
+    def decode_rest(value: bytes) -> Any:  # noqa: ANN401 (as `decode`)
+        if len(value) < skip_bytes:
+            raise ValueError(f"it has {len(value)} bytes, and value.skipBytes is {skip_bytes}")
+        return decode(value[skip_bytes:])
+
+    return decode_rest
 
 
 _UNFIT: Final = (pa.ArrowException, ValueError, OverflowError)

@@ -101,7 +101,7 @@ class ValueReader:
         if schema is not None and schema.type is not None:
             of = of.encoded_as(schema.type)
         avro = None if schema is None else schema.avro
-        ValueDecoder(values.format, of, avro)  # Raises what would else fail every task.
+        ValueDecoder(values.format, of, avro)  # Raises what else would fail every task.
         needed = {
             "fail": _ORIGIN,
             "column": (),
@@ -118,7 +118,7 @@ class ValueReader:
             TidelogError: From `batches`, or a dead letter was not written.
         """
         values = self.options.values
-        decoder = ValueDecoder(values.format, self.of, self.avro)
+        decoder = ValueDecoder(values.format, self.of, self.avro, skip_bytes=values.skip_bytes)
         letters: dead_letters.DeadLetterWriter | None = None
         with closing(batches), ExitStack() as stack:
             for batch in batches:

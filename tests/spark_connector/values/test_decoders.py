@@ -302,6 +302,20 @@ def test_avro_is_decoded_by_its_schema_and_bad_values_are_told_apart() -> None:
     assert found.bad[1].reason == "1 bytes follow the record; the schema is another"
 
 
+def test_bytes_before_the_encoded_value_are_skipped() -> None:
+    schema = schema_of(ValueOptions("avro", json.dumps(AVRO)))
+    assert schema is not None
+    assert schema.type is not None
+    decoder = ValueDecoder("avro", schema.type, schema.avro, skip_bytes=5)
+    good = avro_bytes(AVRO_ROW)
+
+    found = decoder.decode(pa.array([b"\0\0\0\0\7" + good, good, b"\0\0\0"], pa.binary()))
+
+    assert as_python(found) == [AVRO_ROW, None, None]
+    assert [each.row for each in found.bad] == [1, 2]
+    assert found.bad[1].reason == "it has 3 bytes, and value.skipBytes is 5"
+
+
 def test_an_avro_number_outside_of_its_column_is_a_bad_value() -> None:
     decoder, _ = avro_decoder(
         {

@@ -268,12 +268,15 @@ def test_options_are_parsed() -> None:
     assert options(format="json", badRows="deadletter", deadLetterTopic="bad") == ValueOptions(
         "json", None, "deadLetter", "bad"
     )
+    assert options(format="avro", skipBytes="5").skip_bytes == 5
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"format": "xml"}, "value.format must be raw or json or msgpack or avro, not 'xml'"),
+        ({"skipBytes": "5"}, "value.skipBytes needs a value.format"),
+        ({"format": "json", "skipBytes": "-1"}, "value.skipBytes must be at least 0"),
         ({"schema": "id int"}, "value.schema needs a value.format other than raw"),
         ({"format": "json", "badRows": "deadLetter"}, "go together"),
         ({"format": "json", "deadLetterTopic": "x"}, "go together"),

@@ -224,3 +224,32 @@ def test_a_history_has_no_values_to_decode() -> None:
         TidelogSource(
             {"bootstrap.servers": "here:1", "queueHistory": "q", "value.format": "json"}
         ).schema()
+
+
+def test_the_option_columns_names_the_column_of_decoded_values_too(town: SparkFixture) -> None:
+    town.create()
+    town.write([b'{"id":1}', b"?"])
+    options = {
+        "columns": "offset,value",
+        "value.format": "json",
+        "value.schema": "id bigint, name string",
+    }
+    source = TidelogSource(town.raw(**options))
+    assert source.schema() == "`offset` bigint, `value` struct<id bigint, name string>"
+
+    with_bad = {**options, "value.badRows": "column"}
+    assert TidelogSource(town.raw(**with_bad)).schema().endswith(f", `badValue` {BAD_VALUE}")
+    bad = StructType().add("value", "binary").add("reason", "string")
+    schema = StructType().add("offset", LongType()).add("value", VALUE).add("badValue", bad)
+    assert [row["offset"] for row in rows(town, schema, **with_bad)] == [0, 1]
+    with pytest.raises(BadValueError):  # Its columns for the message are not in the option.
+        list(rows(town, StructType().add("offset", LongType()).add("value", VALUE), **options))
+
+
+def test_a_prefix_of_the_values_is_skipped(town: SparkFixture) -> None:
+    town.create()
+    town.write([b'\0\0\0\0\7{"id":1}'])
+    schema = StructType().add("value", VALUE)
+    options = {"value_format": "json", "value_skipBytes": "5"}
+
+    assert list(rows(town, schema, **options)) == [{"value": {"id": 1, "name": None}}]
