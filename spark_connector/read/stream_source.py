@@ -153,7 +153,7 @@ class StreamSource:
             TidelogError: No broker answered.
         """
         end = self._next(start, limit)
-        if end == start and start != self._committed and self._now() >= self._commits_from:
+        if end == start and self._now() >= self._commits_from:
             self.commit(start)
         return end
 
@@ -204,7 +204,9 @@ class StreamSource:
         return {**self._measured, "dataLosses": len(self._losses)}
 
     def commit(self, end: StreamOffset) -> None:
-        """Commit the position to the group; a failure does not stop the query."""
+        """Commit the position to the group, once; a failure does not stop the query."""
+        if end == self._committed:
+            return
         try:
             commit_group(self._options, end)
             self._committed = end

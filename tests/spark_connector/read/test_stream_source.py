@@ -301,6 +301,7 @@ def test_an_idle_query_commits_its_position_once(town: SparkFixture) -> None:
     for _ in range(8):
         assert query.latest(reached, Limit()) == reached
 
+    query.commit(reached)  # Spark does so when it has found the next batch.
     assert requests_sent(town) - sent_before == 8, "one request for the offsets each"
 
 
