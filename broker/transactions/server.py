@@ -19,7 +19,6 @@ from tidelog.broker.transactions.append import CommitAppender
 from tidelog.broker.transactions.finished_parts import FinishedParts
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
-from tidelog.coordinator.metadata.transaction_commands import NAMES_MAX, NAMES_WARNED
 from tidelog.coordinator.metadata.transactions import Transactions
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.env.env import Env
@@ -30,6 +29,7 @@ from tidelog.wire.errors import (
     OverloadedError,
     TransactionGoneError,
 )
+from tidelog.wire.messages.transactions import NAMES_MAX, NAMES_WARNED
 
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0

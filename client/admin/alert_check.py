@@ -38,6 +38,7 @@ from tidelog.wire.messages.groups import DescribeGroupsRequest
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.protocol import api
 
+_FAMILIES: Final = ("disk", "transactions")
 _QUEUES_AT_ONCE: Final = 1_000
 _GROUPS_AT_ONCE: Final = 100
 _COUNT_S: Final = 30.0
@@ -69,31 +70,34 @@ async def check_alerts(cluster: ClusterClient, owner: str | None, *, now_ms: int
     counted = [described(queue, each) for queue, each in zip(queues, counts, strict=True)]
     depths = await _depths(cluster, counted)
     disks: list[DiskToCheck] = []
+    name_count = 0
     if owner is None:
-        disks, silent = await _disks(cluster, found.nodes)
+        disks, name_count, silent = await _metrics(cluster, found.nodes)
         unknown += silent
     return report(
         of_operators,
         counted,
         groups,
         disks=disks,
+        name_count=name_count,
         depths=depths,
         unknown=unknown,
         now_ms=now_ms,
     )
 
 
-async def _disks(
+async def _metrics(
     cluster: ClusterClient, nodes: Sequence[NodeDescription]
-) -> tuple[list[DiskToCheck], list[str]]:
-    """Return the disks of the live brokers, and the brokers that do not answer.
+) -> tuple[list[DiskToCheck], int, list[str]]:
+    """Return disks of live brokers, the number of transaction names, and brokers without answer.
 
     Brokers of earlier versions have no metrics; they are in neither list.
     """
     found: list[DiskToCheck] = []
+    name_count = 0
     silent: list[str] = []
     alive = [node for node in nodes if node.status == "alive"]
-    for broker in await read_metrics(cluster, alive, families=["disk"], names=""):
+    for broker in await read_metrics(cluster, alive, families=_FAMILIES, names=""):
         values = MetricRates(None, broker).values
         if broker.error is None:
             disk = DiskToCheck(
@@ -104,9 +108,12 @@ async def _disks(
                 full_log_count=int(values("tidelog_disk_full_logs").get((), 0)),
             )
             found.append(disk)
+            # Only the active controller has this one.
+            known = int(values("tidelog_transactions").get(("known",), 0))
+            name_count = max(name_count, known)
         elif not isinstance(broker.error, UnsupportedVersionError):
             silent.append(f"node {broker.node_id}")
-    return found, silent
+    return found, name_count, silent
 
 
 async def _queues(cluster: ClusterClient, owner: str | None) -> list[QueueDescription]:

@@ -17,6 +17,7 @@ from tidelog.wire.config.queue_config import ALERT_SETTINGS, QueueConfig, queue_
 from tidelog.wire.errors import InvalidConfigError
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, EventDescription
 from tidelog.wire.messages.groups import DescribedGroup
+from tidelog.wire.messages.transactions import NAMES_MAX, NAMES_WARNED
 
 _ELECTION_EVENTS: Final = frozenset({"data_loss_accepted", "elected_without_replicas"})
 _EVENTS: Final = "read and acknowledge them: tidelog cluster events"
@@ -50,6 +51,7 @@ SEVERITIES: Final = {
     "BrokerDown": AlertSeverity.WARNING,
     "DamageFound": AlertSeverity.WARNING,
     "DiskAlmostFull": AlertSeverity.WARNING,
+    "TransactionNamesMany": AlertSeverity.WARNING,
     "QueueTooOld": AlertSeverity.WARNING,
     "QueueTooDeep": AlertSeverity.WARNING,
     "QueueDeadLetters": AlertSeverity.WARNING,
@@ -158,6 +160,7 @@ def report(
     groups: Iterable[GroupToCheck],
     *,
     disks: Iterable[DiskToCheck] = (),
+    name_count: int = 0,
     depths: Mapping[str, MessageCounts | None],
     unknown: Iterable[str] = (),
     now_ms: int,
@@ -169,6 +172,7 @@ def report(
         queues: Queues with their counts; those without thresholds have no alerts.
         groups: Groups with settings.
         disks: Disks of the brokers that answered.
+        name_count: Names of transactions that the cluster remembers.
         depths: Counts of dead-letter queues by name; `None` if unknown.
         unknown: Subjects whose state could not be read.
         now_ms: Unix milliseconds.
@@ -176,6 +180,7 @@ def report(
     found = [] if cluster is None else _of_cluster(cluster, now_ms)
     for disk in disks:
         found += _of_disk(disk)
+    found += _of_names(name_count)
     blind = set(unknown)
     for queue in queues:
         config = alert_config(queue)
@@ -310,6 +315,19 @@ def _of_disk(disk: DiskToCheck) -> Iterable[Alert]:
             threshold=limit,
             unit="bytes",
             next_step=_ROOM,
+        )
+
+
+def _of_names(count: int) -> Iterable[Alert]:
+    if count > NAMES_WARNED:
+        yield Alert(
+            name="TransactionNamesMany",
+            subject="cluster",
+            reason=f"names of transactions are remembered; {NAMES_MAX} are the limit",
+            value=count,
+            threshold=NAMES_WARNED,
+            unit="names",
+            next_step="let programs use names again, forget old ones: tidelog transaction list",
         )
 
 

@@ -52,7 +52,12 @@ from tidelog.wire.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from tidelog.wire.messages.transactions import NameForgotten, StagedPart, TransactionStatus
+from tidelog.wire.messages.transactions import (
+    NAMES_MAX,
+    NameForgotten,
+    StagedPart,
+    TransactionStatus,
+)
 
 REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
 """How long the last transaction of a name is remembered after its last use."""
@@ -65,9 +70,6 @@ NEXT_MAX: Final = 1000
 """Maximum number of these transactions."""
 OPEN_MAX: Final = 1000
 """Maximum number of transactions that are open, or committed and not complete."""
-NAMES_MAX: Final = 100_000
-NAMES_WARNED: Final = NAMES_MAX * 8 // 10
-"""Number of names from which the cluster warns."""
 PIECES_MAX: Final = 50_000
 """Maximum number of pieces in one commit, over all of its partitions."""
 NAME_LENGTH_MAX: Final = 200

@@ -16,6 +16,11 @@ from tidelog.wire.messages.produce import PartitionBatch
 STAGING_PREFIX: Final = "staged@"
 """Prefix of the name of a staging log, before the name of its topic; not legal in other names."""
 
+NAMES_MAX: Final = 100_000
+"""Maximum names of transactions that a cluster remembers."""
+NAMES_WARNED: Final = NAMES_MAX * 8 // 10
+"""Number of names from which the cluster warns."""
+
 
 class TransactionStatus(IntEnum):
     """Status of a transaction."""

@@ -12,7 +12,6 @@ from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.broker.handlers import feature_level
 from tidelog.broker.server import Broker
 from tidelog.broker.transactions import server
-from tidelog.coordinator.metadata.transaction_commands import NAMES_MAX
 from tidelog.wire.errors import (
     InvalidRequestError,
     InvalidTopicError,
@@ -24,6 +23,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.features import OWN_LEVELS
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.transactions import (
+    NAMES_MAX,
     AbortTransactionRequest,
     ForgetTransactionsRequest,
     ListTransactionsRequest,

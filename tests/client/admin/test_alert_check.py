@@ -9,6 +9,7 @@ from tests.broker.world import World
 from tests.client.admin.test_cluster_health import described
 from tests.client.clients import client_of
 from tests.client.fake_cluster import fronted_client, fronted_cluster
+from tidelog.client.admin import alerts
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.queues import describe_existing_queues
 from tidelog.client.client import Client
@@ -158,3 +159,19 @@ async def test_a_controller_that_does_not_answer_is_waited_for_a_few_seconds(
         assert [each.name for each in report.alerts] == ["NoController"]
         assert report.unknown == ("cluster", "groups", "queues")
         assert trio.current_time() - gone_at < 7
+
+
+async def test_many_names_of_transactions_fire_until_they_are_forgotten(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "NAMES_WARNED", 2)
+    async with client_of(World(autojump_clock)) as client:
+        await trio.sleep(MINUTE_S)  # The cluster has its feature level.
+        for name in ("a", "b", "c"):
+            await client.transaction(name, 0).commit([])
+        await trio.sleep(2 * MINUTE_S)
+        assert names(await client.admin.alerts()) == [("TransactionNamesMany", "cluster")]
+
+        assert await client.admin.forget_transactions(["a"], unused_for=MINUTE_S) == {}
+
+        assert names(await client.admin.alerts()) == []

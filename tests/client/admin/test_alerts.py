@@ -27,6 +27,7 @@ from tidelog.client.admin.queue_counts import described as with_counts
 from tidelog.wire.config.queue_config import effective_queue_settings
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, LeaderlessPartitions
 from tidelog.wire.messages.groups import DescribedGroup, PartitionProgress
+from tidelog.wire.messages.transactions import NAMES_WARNED
 
 NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
@@ -110,6 +111,19 @@ def test_a_disk_without_room_fires(disk: DiskToCheck, names: list[str]) -> None:
 
     assert [each.name for each in found.alerts] == names
     assert all(each.subject == "node 2" for each in found.alerts)
+
+
+def test_many_names_of_transactions_fire_before_the_limit() -> None:
+    def of(count: int) -> AlertReport:
+        return report(described(), [], [], name_count=count, depths={}, now_ms=NOW_MS)
+
+    assert of(NAMES_WARNED).alerts == ()
+    (found,) = of(NAMES_WARNED + 1).alerts
+    assert (found.name, found.subject, found.value) == (
+        "TransactionNamesMany",
+        "cluster",
+        NAMES_WARNED + 1,
+    )
 
 
 def test_each_alert_has_a_row_in_the_page_for_operators() -> None:

@@ -15,14 +15,18 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.transaction_commands import (
-    NAMES_MAX,
-    NAMES_WARNED,
     NEXT_MS,
     REMEMBERED_MS,
 )
 from tidelog.coordinator.metadata.transactions import TransactionNamesForgotten
 from tidelog.wire.errors import OverloadedError
-from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
+from tidelog.wire.messages.transactions import (
+    NAMES_MAX,
+    NAMES_WARNED,
+    StagedPart,
+    StagedPiece,
+    TransactionStatus,
+)
 
 HOUR_MS = 3_600_000
 

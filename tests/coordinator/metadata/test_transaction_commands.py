@@ -27,7 +27,6 @@ from tidelog.coordinator.metadata.commands import (
 from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.transaction_commands import (
     COMMIT_NUMBER_END,
-    NAMES_MAX,
     OPEN_MAX,
     PIECES_MAX,
     REMEMBERED_MS,
@@ -48,7 +47,7 @@ from tidelog.wire.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
+from tidelog.wire.messages.transactions import NAMES_MAX, StagedPart, StagedPiece, TransactionStatus
 
 HOUR_MS = 3_600_000
 DONE = TransactionAnswer(0, TransactionStatus.COMPLETE)

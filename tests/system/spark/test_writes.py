@@ -264,3 +264,53 @@ def test_a_foreach_batch_with_numbered_writes_is_exactly_once_under_one_name(
     assert "so 100 rows are not written again" in repeated.stderr
     after = {each.name for each in world.client.admin.list_transactions()}
     assert after - names == {f"{world.topic}-copier"}
+
+
+NEW_CHECKPOINTS = """
+import sys
+from pathlib import Path
+from pyspark.errors import PySparkException
+from tests.system.spark.session import session
+address, source, target, folder = sys.argv[1:]
+with session(Path(folder)) as spark:
+    for name, limit in (("one", "100"), ("one", "100"), ("two", "40"), ("two", "40")):
+        stream = spark.readStream.format("tidelog").options(**{
+            "bootstrap.servers": address, "subscribe": source, "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": limit}).load().select("value")
+        number = len(list(Path(folder).glob("checkpoint-*")))
+        query = stream.writeStream.format("tidelog").options(**{
+            "bootstrap.servers": address, "topic": target, "transactionalId": f"{source}-{name}",
+            "checkpointLocation": f"{folder}/checkpoint-{number}"}).trigger(availableNow=True)
+        try:
+            query.start().awaitTermination()
+        except PySparkException as error:
+            print(f"query {number} has failed: {error}")
+"""
+
+
+@pytest.mark.statement("s31")
+def test_a_new_checkpoint_with_a_used_transactional_id_says_that_it_writes_nothing(
+    world: World, tmp_path: Path
+) -> None:
+    target = world.named(f"{world.topic}-copy")
+    world.create()
+    target.create()
+    world.write([b"%d" % number for number in range(60)])
+
+    run = subprocess.run(
+        [
+            *(sys.executable, "-c", NEW_CHECKPOINTS, world.address),
+            *(world.topic, target.topic, str(tmp_path)),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert len(target.values()) == 120, "one batch of the first query, two of the third"
+    assert f"batch 0 of transactionalId '{world.topic}-one' was committed" in run.stderr
+    assert "so 60 rows are not written again" in run.stderr
+    assert "query 3 has failed" in run.stdout
+    assert "needs another transactionalId" in run.stdout
