@@ -502,13 +502,14 @@ class Admin:
 
         Args:
             names: Names of transactions.
-            unused_for: Seconds; names that were begun or committed since are kept as well.
+            unused_for: Seconds, 600 or more; names that were begun or committed since are kept as
+                well. Clients repeat a commit for their request timeout.
 
         Returns:
             The names that are kept, each with the reason.
 
         Raises:
-            InvalidRequestError: The feature level of the cluster is too low.
+            InvalidRequestError: The feature level of the cluster is too low, or the time too short.
         """
         return await parts.transaction_names.forget_transactions(
             self._cluster, names, unused_for=unused_for

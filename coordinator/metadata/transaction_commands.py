@@ -64,6 +64,8 @@ REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
 RETIRED_MS: Final = 10 * 60 * 1000
 """The same for a name whose last transaction is known to be the last one: twice as long as any
 client repeats its commit."""
+UNUSED_MS_MIN: Final = RETIRED_MS
+"""Shortest time without a use after which a command may forget a name, for the same reason."""
 NEXT_MS: Final = 60 * 1000
 """How long a transaction stays open that a commit has begun, unless a request names it."""
 NEXT_MAX: Final = 1000
@@ -345,6 +347,11 @@ def expire(state: ClusterState, *, now_ms: int) -> CommandOutcome:
 
 def _forget(state: ClusterState, command: ForgetTransactionNames, now_ms: int) -> CommandOutcome:
     """Delete the state of names that are not in use."""
+    if command.unused_for_ms < UNUSED_MS_MIN:
+        raise InvalidRequestError(
+            f"a name can be forgotten {UNUSED_MS_MIN // 60_000} min after its last use, not"
+            f" {command.unused_for_ms} ms after: a client may still repeat its commit"
+        )
     transactions = state.transactions
     results: list[NameForgotten] = []
     forgotten: dict[str, None] = {}

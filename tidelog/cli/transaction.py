@@ -57,7 +57,7 @@ def list_all(names: tuple[str, ...], as_json: bool) -> None:
     default="1d",
     show_default=True,
     metavar="DURATION",
-    help="Keep names that were begun or committed within this time.",
+    help="Keep names that were begun or committed within this time, 10 min or more.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @json_option

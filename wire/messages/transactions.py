@@ -180,7 +180,7 @@ class ForgetTransactionsRequest(msgspec.Struct, frozen=True, array_like=True):
 
     names: Listed[str]
     unused_for_ms: Milliseconds
-    """A name that was used since is kept."""
+    """A name that was used since is kept; 10 minutes or more."""
 
 
 class NameForgotten(msgspec.Struct, frozen=True, array_like=True):

@@ -12,6 +12,7 @@ from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.broker.handlers import feature_level
 from tidelog.broker.server import Broker
 from tidelog.broker.transactions import server
+from tidelog.coordinator.metadata import transaction_commands
 from tidelog.wire.errors import (
     InvalidRequestError,
     InvalidTopicError,
@@ -160,6 +161,7 @@ async def test_names_that_are_not_in_use_are_forgotten(
         with pytest.raises(InvalidRequestError, match="feature level"):
             await submit(client, api.FORGET_TRANSACTIONS, request).reply()
         monkeypatch.undo()
+        monkeypatch.setattr(transaction_commands, "UNUSED_MS_MIN", 0)
 
         reply = await submit(client, api.FORGET_TRANSACTIONS, request).reply()
         listed = await submit(client, api.LIST_TRANSACTIONS, ListTransactionsRequest(None)).reply()
@@ -176,6 +178,7 @@ async def test_the_broker_logs_once_that_few_names_are_left(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "NAMES_WARNED", 10)
+    monkeypatch.setattr(transaction_commands, "UNUSED_MS_MIN", 0)
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await until_level(world, broker)

@@ -73,6 +73,9 @@ async def test_names_are_listed_with_their_transactions(autojump_clock: MockCloc
         assert job.last_status == TransactionStatus.COMPLETE
 
 
+MINUTE_S = 60
+
+
 async def test_names_are_forgotten_unless_they_are_in_use(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         while (await client.admin.describe_features()).level == 0:  # noqa: ASYNC110
@@ -80,13 +83,15 @@ async def test_names_are_forgotten_unless_they_are_in_use(autojump_clock: MockCl
         for number in range(260):
             await client.transaction(f"job-{number}", 3).commit([])
 
-        kept = await client.admin.forget_transactions(["job-0"], unused_for=0)
-        assert "has begun its next transaction" in str(kept["job-0"])
-        await trio.sleep(70)
-        kept = await client.admin.forget_transactions(["job-0"])
+        await trio.sleep(2 * MINUTE_S)
+        with pytest.raises(InvalidRequestError, match="a client may still repeat its commit"):
+            await client.admin.forget_transactions(["job-0"], unused_for=MINUTE_S)
+        kept = await client.admin.forget_transactions(["job-0"], unused_for=10 * MINUTE_S)
         assert "it was used within the time" in str(kept["job-0"])
+        await trio.sleep(10 * MINUTE_S)
         names = [f"job-{number}" for number in range(259)]
-        assert await client.admin.forget_transactions([*names, "job-0"], unused_for=0) == {}
+        assert "job-1" in await client.admin.forget_transactions(names)
+        assert await client.admin.forget_transactions([*names, "job-0"], unused_for=600) == {}
 
         assert [each.name for each in await client.admin.list_transactions()] == ["job-259"]
 

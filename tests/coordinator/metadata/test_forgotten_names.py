@@ -15,11 +15,11 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.transaction_commands import (
-    NEXT_MS,
     REMEMBERED_MS,
+    UNUSED_MS_MIN,
 )
 from tidelog.coordinator.metadata.transactions import TransactionNamesForgotten
-from tidelog.wire.errors import OverloadedError
+from tidelog.wire.errors import InvalidRequestError, OverloadedError
 from tidelog.wire.messages.transactions import (
     NAMES_MAX,
     NAMES_WARNED,
@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 
 
 def forget(
-    cluster: Cluster, *names: str, unused_for_ms: int = HOUR_MS, now_ms: int = NOW_MS
+    cluster: Cluster, *names: str, unused_for_ms: int = UNUSED_MS_MIN, now_ms: int = NOW_MS
 ) -> tuple[list[Record], list[str]]:
     """Return the records, and for each name why it is kept."""
     records, reply = at(cluster, ForgetTransactionNames(list(names), unused_for_ms), now_ms)
@@ -59,19 +59,30 @@ def test_a_name_that_was_used_in_the_time_is_kept() -> None:
     cluster = make_cluster()
     commit(cluster, 7, begin(cluster, 7)[1].number, begins_next=False)
 
-    records, (why,) = forget(cluster, "q1", now_ms=NOW_MS + HOUR_MS - 1)
+    records, (why,) = forget(cluster, "q1", unused_for_ms=HOUR_MS, now_ms=NOW_MS + HOUR_MS - 1)
 
     assert records == []
     assert "transaction name 'q1' is kept: it was used within the time" in why
     assert commit(cluster, 7, 1).number == 0, "a repeated commit does nothing"
-    assert forget(cluster, "q1", unused_for_ms=0)[0] == [TransactionNamesForgotten(["q1"])]
+    later_ms = NOW_MS + UNUSED_MS_MIN
+    (why,) = forget(cluster, "q1", now_ms=later_ms - 1)[1]
+    assert why
+    records, _ = forget(cluster, "q1", now_ms=later_ms)
+    assert records == [TransactionNamesForgotten(["q1"])]
+
+
+def test_a_time_in_which_a_client_may_repeat_its_commit_is_refused() -> None:
+    cluster = make_cluster()
+
+    with pytest.raises(InvalidRequestError, match=r"10 min after its last use, not 599999 ms"):
+        forget(cluster, "q1", unused_for_ms=UNUSED_MS_MIN - 1)
 
 
 def test_a_name_with_an_open_transaction_is_always_kept() -> None:
     cluster = make_cluster()
     number = begin(cluster, 7)[1].number
 
-    records, (why,) = forget(cluster, "q1", unused_for_ms=0, now_ms=NOW_MS + HOUR_MS - 1)
+    records, (why,) = forget(cluster, "q1", now_ms=NOW_MS + HOUR_MS - 1)
 
     assert records == []
     assert "its transaction 7 is open" in why
@@ -86,7 +97,7 @@ def test_a_name_is_kept_until_its_records_are_appended() -> None:
     parts = [StagedPart(orders, 0, [StagedPiece(1, 0, 10, 10)])]
     cluster.do(CommitTransaction("q1", 0, opened.number, parts))
 
-    records, (why,) = forget(cluster, "q1", unused_for_ms=0, now_ms=NOW_MS + REMEMBERED_MS)
+    records, (why,) = forget(cluster, "q1", now_ms=NOW_MS + REMEMBERED_MS)
 
     assert records == []
     assert "not appended yet" in why
@@ -97,11 +108,11 @@ def test_a_name_is_kept_while_tasks_may_stage_for_its_next_transaction() -> None
     number = commit(cluster, 7, begin(cluster, 7)[1].number).next_number
     assert begin(cluster, 8)[0] == [], "a task stages without a record"
 
-    records, (why,) = forget(cluster, "q1", unused_for_ms=0, now_ms=NOW_MS + NEXT_MS - 1)
+    records, (why,) = forget(cluster, "q1", now_ms=NOW_MS + HOUR_MS)
 
     assert records == []
     assert "has begun its next transaction" in why
-    assert commit(cluster, 8, number).number == number
+    assert commit(cluster, 8, number).number == number, "not expired before the controller says so"
 
 
 def test_forgotten_names_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +123,7 @@ def test_forgotten_names_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(OverloadedError, match="tidelog transaction forget"):
         cluster.do(other)
 
-    forget(cluster, "q1", unused_for_ms=0)
+    forget(cluster, "q1", now_ms=NOW_MS + HOUR_MS)
 
     cluster.do(other)
 

@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata.commands import (
     TransactionAnswer,
 )
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
-from tidelog.coordinator.metadata.transaction_commands import REMEMBERED_MS
+from tidelog.coordinator.metadata.transaction_commands import REMEMBERED_MS, UNUSED_MS_MIN
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import BrokerError, StaleTransactionError, TransactionGoneError
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
@@ -94,7 +94,11 @@ class Model:
     def forget(self, name: str, now_ms: int) -> None:
         last = self.last(name)
         is_done = last is None or not self.undone(self.commits.index(last) + 1)
-        if name not in self.open and is_done and self.used_ms.get(name, 0) + TIMEOUT_MS <= now_ms:
+        if (
+            name not in self.open
+            and is_done
+            and self.used_ms.get(name, 0) + UNUSED_MS_MIN <= now_ms
+        ):
             self.committed.pop(name, None)
 
     def expire(self, now_ms: int) -> None:
@@ -178,7 +182,7 @@ def test_random_commands_agree_with_the_transaction_model(seed: int) -> None:
                         "abort": AbortTransaction(name, transaction_id, number),
                         "expire": ExpireTransactions(),
                         "finish": FinishParts(1, [FinishedPart(finished, epoch)]),
-                        "forget": ForgetTransactionNames([name], TIMEOUT_MS),
+                        "forget": ForgetTransactionNames([name], UNUSED_MS_MIN),
                     }
                     ask(side, commands[kind], now_ms)
                 failures.append(None)

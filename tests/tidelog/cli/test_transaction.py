@@ -8,6 +8,7 @@ import trio
 from tidelog.cli import main
 from tidelog.cli.client import ask
 from tidelog.client.client import Client
+from tidelog.coordinator.metadata import transaction_commands
 from tidelog.wire.messages.transactions import TransactionStatus
 
 Printed = pytest.CaptureFixture[str]
@@ -69,7 +70,9 @@ def test_an_unknown_transaction_name_is_no_error(capsys: Printed) -> None:
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_names_are_forgotten_and_kept_ones_are_named(broker_address: str, capsys: Printed) -> None:
+def test_names_are_forgotten_and_kept_ones_are_named(
+    broker_address: str, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def commit(client: Client) -> None:
         for name in ("backfill-1", "backfill-2", "backfill-3"):
             await client.transaction(name, 3).commit([])
@@ -85,6 +88,9 @@ def test_names_are_forgotten_and_kept_ones_are_named(broker_address: str, capsys
     printed = capsys.readouterr()
     assert printed.out == "forgot 0 names, kept 1\n"
     assert "it was used within the time" in printed.err
+    assert main.run([*forget, "backfill-1", "--unused-for", "9min", "--yes"]) == 1
+    assert "a client may still repeat its commit" in capsys.readouterr().err
+    monkeypatch.setattr(transaction_commands, "UNUSED_MS_MIN", 0)
     assert main.run([*forget, "backfill-1", "unknown", "--unused-for", "0s", "--yes"]) == 0
     assert capsys.readouterr().out == "forgot 1 name, kept 0\n"
     all_of_them = [*forget, "--prefix", "backfill-", "--unused-for", "0s", "--yes", "--json"]
@@ -107,7 +113,11 @@ def test_names_are_forgotten_and_kept_ones_are_named(broker_address: str, capsys
     ],
 )
 def test_forget_refuses_to_guess(
-    args: list[str], message: str, broker_address: str, capsys: Printed
+    args: list[str],
+    message: str,
+    broker_address: str,
+    capsys: Printed,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def commit(client: Client) -> None:
         await client.transaction("hourly", 3).commit([])
@@ -117,6 +127,7 @@ def test_forget_refuses_to_guess(
 
     assert main.run(["transaction", "forget", *args]) == 2
     assert message in capsys.readouterr().err
+    monkeypatch.setattr(transaction_commands, "UNUSED_MS_MIN", 0)
     ask(
         lambda client: client.admin.forget_transactions(["hourly"], unused_for=0),
         broker=broker_address,
