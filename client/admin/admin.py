@@ -496,14 +496,12 @@ class Admin:
     ) -> dict[str, BrokerError]:
         """Delete the state of names that no program uses again; the limit of names is 100,000.
 
-        The cluster then accepts ids of a name that were committed before: a program that goes on
-        with the name, or repeats its last transaction, may write it a second time. The cluster
-        keeps names that have an open transaction, or a commit that is not complete.
+        The cluster then accepts committed ids again: a program that repeats its last transaction
+        writes it twice. Names with an open transaction or an incomplete commit are kept.
 
         Args:
             names: Names of transactions.
-            unused_for: Seconds, 600 or more; names that were begun or committed since are kept as
-                well. Clients repeat a commit for their request timeout.
+            unused_for: Seconds, 600 or more; names with a begin or commit since are kept as well.
 
         Returns:
             The names that are kept, each with the reason.
