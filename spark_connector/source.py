@@ -21,13 +21,13 @@ from tidelog.spark_connector.options import SERVERS, WriteOptions
 from tidelog.spark_connector.read.batch_reader import BatchReader, Decode
 from tidelog.spark_connector.read.columns import check_projection, columns_of, ddl
 from tidelog.spark_connector.read.read_options import ReadOptions
-from tidelog.spark_connector.read.stream_reader import StreamReader
+from tidelog.spark_connector.read.stream_reader import RefusedStreamReader, StreamReader
 from tidelog.spark_connector.user_settings import with_user_settings
 from tidelog.spark_connector.values.value_reader import ValueReader, decoded_columns
 from tidelog.spark_connector.worker_process import keep_imports_out_of_collections
 from tidelog.spark_connector.write.rows import check_columns
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter
-from tidelog.wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError, TidelogError
 
 
 class TidelogSource(DataSource):
@@ -63,14 +63,14 @@ class TidelogSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a reader for a stream.
 
-        Errors keep their tracebacks: after an error here, the runner of pyspark 4.3 fails with an
-        `UnboundLocalError` of its own, whose traceback is all that names the first one.
-
-        Raises:
-            ConfigError: An option is invalid for a stream, or a column does not exist.
+        If an option is invalid for a stream, or a column does not exist, each call of the reader
+        raises `ConfigError`.
         """
-        options = self._read_options(is_stream=True)
-        return StreamReader(options, *_columns(schema, options))
+        try:
+            options = self._read_options(is_stream=True)
+            return StreamReader(options, *_columns(schema, options))
+        except TidelogError as error:
+            return RefusedStreamReader(error)
 
     @in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -21,6 +21,7 @@ from tidelog.spark_connector.read.offset_ranges import GROUP, METRICS, StreamOff
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_progress import slices_between
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
+from tidelog.wire.errors import TidelogError
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -107,6 +108,51 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._source is None:
             self._source = StreamSource(self._options)
         return self._source
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reader of a stream whose options are refused: it raises the error at the first call.
+
+    The runner of pyspark 4.3 replaces an error of `streamReader` by an `UnboundLocalError` of its
+    own, and reports an error of a reader as it is.
+    """
+
+    def __init__(self, error: TidelogError) -> None:
+        """Create a reader that raises `error`."""
+        self._error = error
+
+    @in_one_line()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    @in_one_line()
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    @in_one_line()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    @in_one_line()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Raise the error."""
+        del start, limit
+        raise self._error
+
+    @in_one_line()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raise the error."""
+        del start, end
+        raise self._error
+
+    @in_one_line()
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
+        del partition
+        raise self._error
 
 
 def _limit(limit: ReadLimit) -> Limit:

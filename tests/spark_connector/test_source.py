@@ -1,13 +1,18 @@
 """Tests of the data source: invalid options are refused when a table is loaded."""
 
+import pickle
 import socket
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from tidelog.spark_connector.read.batch_reader import BatchReader
@@ -33,12 +38,28 @@ def test_a_misspelt_option_is_refused_before_any_read() -> None:
         TidelogSource({**OPTIONS, "startingoffset": "earliest"}).schema()
 
 
-def test_a_batch_takes_options_of_a_stream_and_a_stream_refuses_an_end() -> None:
+def test_a_batch_takes_options_of_a_stream() -> None:
     batch = TidelogSource({**OPTIONS, "maxoffsetspertrigger": "1"}).reader(SOME)
 
     assert isinstance(batch, BatchReader)
-    with pytest.raises(ConfigError, match="a stream has no end"):
-        TidelogSource({**OPTIONS, "endingoffsets": "latest"}).streamReader(SOME)
+
+
+def test_a_refused_option_of_a_stream_is_the_error_of_each_call_of_its_reader() -> None:
+    refused = TidelogSource({**OPTIONS, "endingoffsets": "latest"}).streamReader(SOME)
+    reader: Any = pickle.loads(pickle.dumps(refused))
+    limit = ReadAllAvailable()
+    calls: list[Callable[[], object]] = [
+        reader.prepareForTriggerAvailableNow,
+        reader.getDefaultReadLimit,
+        reader.initialOffset,
+        lambda: reader.latestOffset({}, limit),
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(InputPartition(None)),
+    ]
+
+    for call in calls:
+        with pytest.raises(ConfigError, match="a stream has no end"):
+            call()
 
 
 def test_a_schema_with_another_column_type_is_refused() -> None:

@@ -216,8 +216,11 @@ def test_a_stream_from_latest_begins_at_its_first_start(world: World, tmp_path: 
 def test_a_stream_refuses_an_end(world: World, tmp_path: Path) -> None:
     world.create()
 
-    with pytest.raises(PySparkException, match="a stream has no end"):
+    with pytest.raises(PySparkException, match="a stream has no end") as raised:
         Sink(tmp_path).run(world.stream(endingOffsets="latest"))
+
+    assert "Traceback" not in str(raised.value)
+    assert "UnboundLocalError" not in str(raised.value)
 
 
 KILLED = """
