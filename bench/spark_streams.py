@@ -16,7 +16,7 @@ from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _ALL_PARTITIONS = 1000
@@ -58,36 +58,60 @@ def look(broker: RawConnection, address: str, settings: Settings) -> list[Row]:
 
 
 def micro_batches(spark: "SparkSession", settings: Settings, address: str) -> list[Row]:
-    """Read a few records at a time, with a warm-up before the measured batches."""
+    """Read a few records at a time, and as many rows that Spark makes itself."""
     wanted = settings.choose(20, 5)
     with blocking.connect(address) as client, client.producer() as producer:
         client.admin.create_topic("steady", _STEADY_PARTITIONS)
         options = {"bootstrap.servers": address, "subscribe": "steady"}
         table = spark.readStream.format("tidelog").options(**options).load()
-        query = (
-            table.writeStream.format("noop")
-            .option("checkpointLocation", str(settings.directory / "steady"))
-            .start()
-        )
-        busy: list[dict[str, Any]] = []
-        while len(busy) < wanted + _WARM_BATCHES:
-            assert query.isActive, query.exception()
+
+        def send() -> None:
             for partition in range(_STEADY_PARTITIONS):
                 producer.send_many("steady", [b"v"] * _STEADY_RECORDS, partition=partition)
             producer.flush()
-            sleep(0.2)
-            busy = [each for each in _progress(query) if each["numInputRows"]]
-        query.stop()
-    seconds = [each["durationMs"]["triggerExecution"] / 1000 for each in busy[_WARM_BATCHES:]]
-    spread = Spread.of(seconds)
+
+        mine = _steady(table, settings, "steady", what=(wanted, send))
+    own = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", _STEADY_PARTITIONS * _STEADY_RECORDS)
+        .option("numPartitions", _STEADY_PARTITIONS)
+        .load()
+    )
+    given = _steady(own, settings, "given", what=(wanted, lambda: None))
     return [
         Row(
             "spark: a steady micro-batch of some hundred records, s",
-            spread.text(".2f"),
+            mine.text(".2f"),
             f"<= {_MICRO_BATCH_GOAL_S}",
-            spread.median <= _MICRO_BATCH_GOAL_S,
-        )
+            mine.median <= _MICRO_BATCH_GOAL_S,
+        ),
+        Row("spark: the same of rows that Spark makes itself, s", given.text(".2f")),
     ]
+
+
+def _steady(
+    table: "DataFrame", settings: Settings, name: str, *, what: tuple[int, Callable[[], None]]
+) -> Spread:
+    """Return the seconds of micro-batches with rows, after a warm-up.
+
+    Args:
+        table: The stream.
+        settings: Directory of the checkpoint.
+        name: Name of the checkpoint.
+        what: Number of batches, and the call that provides rows for the next one.
+    """
+    wanted, send = what
+    checkpoint = str(settings.directory / f"{name}-checkpoint")
+    query = table.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+    busy: list[dict[str, Any]] = []
+    while len(busy) < wanted + _WARM_BATCHES:
+        assert query.isActive, query.exception()
+        send()
+        sleep(0.2)
+        busy = [each for each in _progress(query) if each["numInputRows"]]
+    query.stop()
+    measured = busy[_WARM_BATCHES : _WARM_BATCHES + wanted]
+    return Spread.of([each["durationMs"]["triggerExecution"] / 1000 for each in measured])
 
 
 def writes(
