@@ -34,6 +34,10 @@ _KINDS: Final[Mapping[str, pa.DataType]] = {
     "q": pa.int64(),
 }
 """Arrow types by the type codes of `array`, for numbers of their exact size."""
+_BLOB_BYTES: Final = 64 << 10
+"""Bytes of the first buffer of a column."""
+_SPARE_BYTES_MAX: Final = 8 << 20
+"""Maximum bytes of a buffer before its content comes: a single large batch is an exception."""
 _ZERO: Final = pa.array([0], pa.int32())
 
 
@@ -253,7 +257,7 @@ class _Blob:
     """
 
     def __init__(self) -> None:
-        self._size = 1 << 16
+        self._size = _BLOB_BYTES
         """Bytes of the next buffer: those of the last one, and some more."""
         self._buffer = pa.allocate_buffer(0)
         self._view = memoryview(self._buffer).cast("B")
@@ -263,7 +267,7 @@ class _Blob:
         """Add a copy of the content."""
         end = self._end + len(content)
         if end > len(self._view):
-            self._size = max(self._size, 2 * end)
+            self._size = max(self._size, end + min(end, _SPARE_BYTES_MAX))
             larger = pa.allocate_buffer(self._size)
             view = memoryview(larger).cast("B")
             view[: self._end] = self._view[: self._end]
@@ -274,7 +278,7 @@ class _Blob:
     def take(self) -> pa.Buffer:
         """Return the bytes, and begin another buffer: Arrow keeps this one."""
         taken = self._buffer.slice(0, self._end)
-        self._size = self._end + (self._end >> 3)
+        self._size = min(self._end + (self._end >> 3), _SPARE_BYTES_MAX)
         self._buffer = pa.allocate_buffer(0)
         self._view, self._end = memoryview(self._buffer).cast("B"), 0
         return taken
