@@ -32,7 +32,7 @@ from tidelog.wire.messages.queues import PeekRequest, ReceiveRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.rpc import RpcConnection
 
-OLDER = {api.FETCH: 4, api.RECEIVE: 3, api.PEEK: 1}
+OLDER = {api.ApiKey.FETCH: 4, api.ApiKey.RECEIVE: 3, api.ApiKey.PEEK: 1}
 """Versions of a client that reads format version 1 only."""
 
 
@@ -55,8 +55,7 @@ async def level_is_set(world: World, broker: Broker) -> None:
 
 def make_older(client: RpcConnection) -> None:
     """Let a client ask in the versions before both formats."""
-    for each, version in OLDER.items():
-        client._core._versions[each.key] = version
+    client._core._versions.update(OLDER)
 
 
 def formats(attachment: bytes) -> list[int]:

@@ -4,6 +4,9 @@ Writers append with `acks=all` all the time. At the end every acknowledged recor
 offset of its acknowledgement, once.
 """
 
+# Reads private state of batches.
+# pyright: reportPrivateUsage=false
+
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,11 +17,13 @@ import pytest
 import trio
 
 import tidelog
+from tests.paths import ROOT
 from tests.system.integration.nodes import Nodes
-from tests.system.integration.processes import TIDELOG, run_tidelog
+from tests.system.integration.processes import DEADLINE_S, TIDELOG, environment, run_tidelog
 from tests.system.integration.test_old_directories import whole
 from tests.system.scenarios import trial
 from tests.system.scenarios.trial import Outcome, Scenario, Trial
+from tidelog.wire.batch.record_batch import COLUMNAR_COUNT_MIN, FORMAT_COLUMNAR
 from tidelog.wire.messages.features import OWN_LEVELS
 
 _PAUSE_S: Final = 0.05
@@ -27,6 +32,7 @@ _NEWEST: Final = OWN_LEVELS.max_level
 _NEEDED: Final = (
     f"the cluster has feature level {_NEWEST}; start node 3 with a version of tidelog that supp"
 )
+_LONG_BATCHES: Final = "long-batches"
 _UNREADABLE: Final = "holds records that this tidelog does not understand: "
 
 Say = Callable[[str], None]
@@ -57,6 +63,7 @@ async def run(
                 await upgrade.roll(old)
                 await upgrade.roll(TIDELOG)
             await upgrade.raise_level()
+            await upgrade.serve_old_client()
             await upgrade.refuse_old(written.directory(upgrade.last_id))
             writing.cancel_scope.cancel()
 
@@ -103,6 +110,25 @@ class _Upgrade:
             assert (await client.admin.describe_features()).level == _NEWEST
         self._say(f"the level is {_NEWEST}")
 
+    async def serve_old_client(self) -> None:
+        """Check that a client of the old version reads batches that only the new one knows."""
+        values = [b"record %d" % number for number in range(2 * COLUMNAR_COUNT_MIN)]
+        async with tidelog.connect(self._nodes.addresses) as client:
+            await client.admin.create_topic(_LONG_BATCHES, 1)
+            async with client.producer() as producer:
+                await producer.send_many(_LONG_BATCHES, values)
+            formats = await _formats(client, _LONG_BATCHES)
+        assert formats == {FORMAT_COLUMNAR}
+        with trio.fail_after(DEADLINE_S):
+            read = await trio.run_process(
+                [*self._old, "consume", _LONG_BATCHES, "--from-beginning", "--until-end"],
+                capture_stdout=True,
+                cwd=ROOT,
+                env=environment(TIDELOG_BROKER=self._nodes.addresses),
+            )
+        assert read.stdout.splitlines() == values
+        self._say("a client of the old version reads long batches")
+
     @property
     def last_id(self) -> int:
         """The node that tries the old version after the rise."""
@@ -132,3 +158,10 @@ class _Upgrade:
 
     def _name(self, program: Sequence[str]) -> str:
         return "old" if program is self._old else "new"
+
+
+async def _formats(client: tidelog.Client, topic: str) -> set[int]:
+    """Return the format versions of the batches of a topic."""
+    async with client.consumer(topic, auto_offset_reset="earliest") as consumer:
+        ends = await consumer.end_offsets()
+        return {batch._header.format_version async for batch in consumer.batches(ends)}

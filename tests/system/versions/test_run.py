@@ -17,4 +17,4 @@ async def test_a_cluster_is_upgraded_and_loses_nothing(tmp_path: Path) -> None:
         outcome = await run(OLD_NODE, tmp_path, goes_back=False, say=said.append)
 
     assert outcome.is_right, outcome
-    assert said[-3] == f"the level is {OWN_LEVELS.max_level}"
+    assert said[-4] == f"the level is {OWN_LEVELS.max_level}"
