@@ -76,6 +76,7 @@ class ProducerBatch:
         "held_bytes",
         "is_ambiguous",
         "is_settled",
+        "key_lengths",
         "keys",
         "last_error",
         "linger_until",
@@ -87,9 +88,14 @@ class ProducerBatch:
         "signals",
         "timestamp_ms",
         "timestamps",
+        "value_lengths",
         "values",
         "waiting_count",
     )
+
+    keys: list[bytes | None] | None
+    headers: list[Headers] | None
+    timestamps: list[int] | None
 
     def __init__(
         self, order: int, *, timestamp_ms: int, linger_until: float, deadline: float
@@ -109,9 +115,9 @@ class ProducerBatch:
         self.room = 0
         self.values: list[bytes | None] = []
         self.append_value: Callable[[bytes | None], None] = self.values.append
-        self.keys: list[bytes | None] | None = None
-        self.headers: list[Headers] | None = None
-        self.timestamps: list[int] | None = None
+        self.keys = self.headers = self.timestamps = None
+        self.key_lengths = self.value_lengths = b""
+        """Bytes of each key and value, if all records came with them."""
         self.record_count = 0
         """Set when the batch is encoded; until then the length of `values` counts."""
         self.encoded = bytearray()
@@ -166,8 +172,19 @@ class ProducerBatch:
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None,
         headers: Headers = _NO_HEADERS,
+        *,
+        value_lengths: bytes = b"",
+        key_lengths: bytes = b"",
     ) -> None:
-        """Append records with values, perhaps keys, and the same headers."""
+        """Append records with values, perhaps keys, and the same headers.
+
+        Args:
+            values: Values.
+            keys: Keys; `None` if no record has one.
+            headers: Headers of each record.
+            value_lengths: Bytes of each value, if they are known; at most 255.
+            key_lengths: Bytes of each key, as for values.
+        """
         if headers:
             self.headers = _padded(self.headers, len(self.values), _NO_HEADERS)
             self.headers.extend([headers] * len(values))
@@ -175,6 +192,8 @@ class ProducerBatch:
             self.keys = _padded(self.keys, len(self.values), None)
             self.keys.extend(keys)
         self.values.extend(values)
+        self.value_lengths += value_lengths
+        self.key_lengths += key_lengths
 
     def mark_time(self, now_ms: int) -> None:
         """Set the timestamp of records appended from now on."""
@@ -203,6 +222,8 @@ class ProducerBatch:
                 keys=None if self.keys is None else _padded(self.keys, count, None),
                 values=self.values,
                 headers=None if self.headers is None else _padded(self.headers, count, _NO_HEADERS),
+                key_lengths=self.key_lengths if len(self.key_lengths) == count else None,
+                value_lengths=self.value_lengths if len(self.value_lengths) == count else None,
             ),
             first_timestamp_ms=first_timestamp_ms,
             codec=codec,
@@ -215,6 +236,7 @@ class ProducerBatch:
         self.base_sequence = base_sequence
         self.values = []
         self.keys = self.headers = self.timestamps = None
+        self.key_lengths = self.value_lengths = b""
 
     def split(self, codec: Codec) -> list["ProducerBatch"]:
         """Replace an encoded batch that is too large by two halves with the same sequences."""
@@ -264,6 +286,7 @@ class ProducerBatch:
         self.encoded = bytearray()
         self.values = []
         self.keys = self.headers = self.timestamps = None
+        self.key_lengths = self.value_lengths = b""
         for signal in self.signals.values():
             signal.set()
 

@@ -138,8 +138,14 @@ class ManyRecords:
         first = self.taken_count
         count, size = self._fitting(batch.room)
         after = first + count
-        keys = None if self._keys is None else self._keys[first:after]
-        batch.extend(self._values[first:after], keys, self._headers)
+        value_lengths, *key_lengths = (_known(each, first, after) for each in self._lengths)
+        batch.extend(
+            self._values[first:after],
+            None if self._keys is None else self._keys[first:after],
+            self._headers,
+            value_lengths=value_lengths,
+            key_lengths=key_lengths[0] if key_lengths else b"",
+        )
         batch.room -= size
         self.taken_count = after
         self.remaining_bytes -= size
@@ -166,6 +172,11 @@ class ManyRecords:
         for lengths in self._lengths:
             size += sum(lengths[first : first + count])
         return size
+
+
+def _known(lengths: Sequence[int], first: int, after: int) -> bytes:
+    """Return some lengths in one byte each, none if they are not that short."""
+    return lengths[first:after] if isinstance(lengths, bytes) else b""
 
 
 def _most_of(room: int) -> int:

@@ -122,7 +122,8 @@ class ColumnDecoder:
             if length is not None:
                 lengths.append(length)
         _require_lengths(header, lengths)
-        columns = Columns(header.record_count, *kept)
+        deltas, keys, values, headers, offsets = kept
+        columns = Columns(header.record_count, deltas, keys, values, headers, offsets)
         if columns.timestamp_deltas is not None:
             _check_timestamps(header, columns.timestamp_deltas)
         _check_offsets(header, columns.offset_deltas)
@@ -173,7 +174,13 @@ def columns_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None, 
         raise WireFormatError(f"the payload is not five columns: {error}") from error
     if at != len(plain):
         raise WireFormatError("the payload is longer than its five columns")
-    columns = Columns(header.record_count, **{**found, "values": None})
+    columns = Columns(
+        header.record_count,
+        timestamp_deltas=found["timestamp_deltas"],
+        keys=found["keys"],
+        headers=found["headers"],
+        offset_deltas=found["offset_deltas"],
+    )
     _check_timestamps(header, columns.timestamp_deltas)
     _check_offsets(header, columns.offset_deltas)
     return columns
@@ -308,8 +315,7 @@ class _Columnar:
         if name == "headers":
             return None if self.headers is None else _decoded_headers(self._header, self.headers)
         if name in self._byte_columns:
-            column = self.byte_column(name)
-            return None if column is None else column.values()
+            return self.byte_column(name)
         numbers = self._numbers[name]
         _NUMBER_CHECKS[name](self._header, numbers)
         return numbers
@@ -322,8 +328,8 @@ class _Columnar:
         return Columns(
             count,
             None if deltas is None else list(deltas),
-            self.column("keys") if "keys" in names else None,
-            self.column("values") if "values" in names else None,
+            _objects(self.byte_column("keys")) if "keys" in names else None,
+            _objects(self.byte_column("values")) if "values" in names else None,
             self.column("headers") if "headers" in names else None,
             None if offsets is None else list(offsets),
         )
@@ -334,6 +340,10 @@ def _byte_column(packed: "_ByteStrings", count: int) -> ByteColumn:
     if nulls is not None and len(nulls) != count:
         raise WireFormatError(f"{len(nulls)} null marks under a header of {count}")
     return ByteColumn(lengths, length_width(lengths, count), blob, nulls=nulls)
+
+
+def _objects(column: ByteColumn | None) -> list[bytes | None] | None:
+    return None if column is None else column.values()
 
 
 def _decoded_headers(header: BatchHeader, packed: msgspec.Raw) -> list[Headers] | None:
@@ -432,7 +442,9 @@ class PackedColumns:
         return self._payload.byte_column(name)
 
     def column(self, name: str) -> Sequence[Any] | None:
-        """Return one column as `ColumnDecoder` does; numbers may be `bytes` or an `array`.
+        """Return one column as `ColumnDecoder` does.
+
+        Numbers may be `bytes` or an `array`, keys and values a `ByteColumn`.
 
         Raises:
             WireFormatError: The column contradicts the header.

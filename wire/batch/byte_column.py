@@ -27,7 +27,8 @@ _NIL: Final = b"\xc0"
 class ByteColumn(Sequence[bytes | None]):
     """Keys or values of a batch without an object for each of them.
 
-    As a sequence, it makes the objects at the first access, and keeps them.
+    As a sequence, it makes the objects while it is iterated over, and keeps them from the first
+    access by index on. It equals a list of the same values.
     """
 
     __slots__ = ("_values", "blob", "lengths", "nulls", "width")
@@ -106,7 +107,7 @@ class ByteColumn(Sequence[bytes | None]):
     def length_numbers(self) -> Sequence[int]:
         """Return the bytes of each value, 0 for a null."""
         if self.width == 1:
-            return self.lengths
+            return bytes(self.lengths)  # An iteration over a memoryview takes three times as long.
         return _unpacked(self.lengths, _LENGTH_CODES[self.width])
 
     def values(self) -> list[bytes | None]:
@@ -135,14 +136,36 @@ class ByteColumn(Sequence[bytes | None]):
         return self.values()[place]
 
     def __iter__(self) -> Iterator[bytes | None]:
-        """Iterate over `values`."""
+        """Iterate over `values`; each is made when it is asked for."""
+        if self._values is None and self.nulls is None:
+            return map(BytesIO(self.blob).read, self.length_numbers())
         return iter(self.values())
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other one is a list or column of the same values."""
+        if isinstance(other, ByteColumn):
+            return self.values() == other.values()
+        return self.values() == other
 
-def pack_values(values: Sequence[bytes | None]) -> list[BytesLike]:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Return the text of a list of the values."""
+        return repr(self.values())
+
+    def __reduce__(self) -> tuple[type[list[bytes | None]], tuple[list[bytes | None]]]:
+        """Pickle and copy as a list: the parts may be views of a whole reply."""
+        return list, (self.values(),)
+
+
+def pack_values(
+    values: Sequence[bytes | None], known_lengths: bytes | None = None
+) -> list[BytesLike]:
     """Return the pieces of the MessagePack array `[lengths, blob, nulls]` of some values.
 
     The pieces are for one `join`: a blob that is joined on its own costs a copy of all values.
+    `known_lengths` has the length of each value in a byte, if none is null: to find them takes as
+    long as the join.
 
     Raises:
         WireFormatError: A `ByteColumn` contradicts itself.
@@ -154,7 +177,10 @@ def pack_values(values: Sequence[bytes | None]) -> list[BytesLike]:
         pieces = [_ARRAY_3, bytes_head(len(values.lengths)), values.lengths]
         pieces += (bytes_head(len(blob)), blob)
     else:
-        present, width, lengths, nulls = _divided(values)
+        if known_lengths is None:
+            present, width, lengths, nulls = _divided(values)
+        else:
+            present, width, lengths, nulls = cast("list[bytes]", values), 1, known_lengths, None
         blob_length = sum(lengths if width == 1 else map(len, present))
         pieces = [_ARRAY_3, bytes_head(len(lengths)), lengths, bytes_head(blob_length)]
         pieces += present

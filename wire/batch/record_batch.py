@@ -230,6 +230,10 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     """`None` when no record has headers."""
     offset_deltas: Sequence[int] | None = None
     """Offsets after the base offset; `None` when they are 0, 1, 2, …"""
+    key_lengths: bytes | None = None
+    """For the encoder of format 2: bytes of each key, if they are known and none is null."""
+    value_lengths: bytes | None = None
+    """Bytes of each value, as for keys."""
 
 
 def encode_batch(
@@ -385,12 +389,13 @@ def _columnar(
     assert count <= PRODUCED_COUNT_MAX, f"{count} records in a batch"
     pieces: list[BytesLike] = [_NO_HEADER]
     _add_numbers(pieces, columns.timestamp_deltas, count)
-    for column in (keys, values):
+    for column, lengths in ((keys, columns.key_lengths), (values, columns.value_lengths)):
         if column is None:
             pieces.append(_NIL)
         else:
             assert len(column) == count, f"a column of {len(column)} records, not {count}"
-            pieces += pack_values(column)
+            assert lengths is None or len(lengths) == count, f"{len(lengths)} lengths, not {count}"
+            pieces += pack_values(column, lengths)
     pieces.append(_NIL if columns.headers is None else _column_encoder.encode(columns.headers))
     _add_numbers(pieces, columns.offset_deltas, count)
     return bytearray().join(pieces)  # The only copy of the values.

@@ -3,10 +3,11 @@
 Pure: no clock, no I/O.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import msgspec
 
@@ -20,7 +21,7 @@ from tidelog.wire.batch.batch_columns import (
 )
 from tidelog.wire.batch.byte_column import ByteColumn
 from tidelog.wire.batch.large_messages import is_chunk, is_large
-from tidelog.wire.batch.record_batch import BatchHeader, Headers
+from tidelog.wire.batch.record_batch import FORMAT_COLUMNAR, BatchHeader, Headers
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import CorruptRecordError, WireFormatError
 
@@ -296,6 +297,8 @@ class RecordBatch:
         rows = self._rows()
         if len(rows) == len(column):
             return column
+        if isinstance(column, ByteColumn):
+            return cast("Sequence[Item]", column.part(rows))
         return column[rows.start : rows.stop]
 
     def _column(self, name: str) -> Sequence[Any] | None:
@@ -303,7 +306,9 @@ class RecordBatch:
         columns = self._columns
         if name not in columns:
             try:
-                if name in self._decoder.columns:
+                if self._header.format_version == FORMAT_COLUMNAR:
+                    columns[name] = self._stored_column(name)
+                elif name in self._decoder.columns:
                     found = self._decoder.decode(
                         self._header,
                         self._payload,
@@ -316,6 +321,13 @@ class RecordBatch:
             except WireFormatError as error:
                 raise self._unreadable(error) from error
         return columns[name]
+
+    def _stored_column(self, name: str) -> Sequence[Any] | None:
+        """Return a column of a batch of format 2, which needs no objects for keys and values."""
+        column = self._packed_columns().column(name)
+        if isinstance(column, array) and name in self._decoder.columns:
+            return cast("list[int]", column.tolist())
+        return column
 
     def _packed_columns(self) -> PackedColumns:
         if self._packed is None:

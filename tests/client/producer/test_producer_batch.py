@@ -1,8 +1,11 @@
 """Producer batch: lazy columns, stable bytes, and the outcomes of records."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.client.producer.producer_batch import Fate, ProducerBatch
+from tidelog.client.producer.producer_record import ManyRecords
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
@@ -138,6 +141,52 @@ def test_halves_of_a_split_batch_keep_its_format() -> None:
     assert [*(found[0].values or ()), *(found[1].values or ())] == whole.values
     headers = [check_produced(memoryview(half.encoded)) for half in halves]
     assert [header.format_version for header in headers] == [FORMAT_COLUMNAR] * 2
+
+
+SOME_BYTES = st.one_of(st.none(), st.binary(max_size=3), st.sampled_from([b"x" * 255, b"y" * 256]))
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.booleans(), st.lists(st.tuples(SOME_BYTES, SOME_BYTES))),
+        min_size=1,
+    )
+)
+def test_known_lengths_give_the_same_bytes_as_lengths_of_the_encoder(
+    calls: list[tuple[bool, bool, list[tuple[bytes | None, bytes | None]]]],
+) -> None:
+    known, plain = open_batch(), open_batch()
+    for is_many, has_keys, pairs in calls:
+        values, keys = [value for value, _ in pairs], [key for _, key in pairs]
+        if is_many:
+            known.room = 1 << 30
+            ManyRecords(values, keys if has_keys else None).move_to(known)
+            plain.extend(values, keys if has_keys else None)
+        else:
+            for batch in (known, plain):
+                for value in values:
+                    batch.append_value(value)
+    for batch in (known, plain):
+        batch.extend([b""], None)
+        encode(batch, format_version=FORMAT_COLUMNAR)
+
+    assert known.encoded == plain.encoded
+
+
+@pytest.mark.parametrize("length", [0, 255, 256])
+def test_records_of_one_call_keep_their_lengths(length: int) -> None:
+    values = [b"x" * length] * 9
+    keys = [b"k%d" % number for number in range(9)]
+    batch = open_batch()
+    batch.room = 1 << 30
+    ManyRecords(values, keys).move_to(batch)
+    assert batch.key_lengths == bytes(map(len, keys))
+    assert (len(batch.value_lengths) == len(values)) is (length <= 255)
+    encode(batch, format_version=FORMAT_COLUMNAR)
+
+    columns = columns_of(batch)
+
+    assert (columns.values, columns.keys) == (values, keys)
 
 
 def test_a_split_batch_combines_the_outcomes_of_its_halves() -> None:

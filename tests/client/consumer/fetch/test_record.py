@@ -1,5 +1,7 @@
 """Fetched batches: columns, records, and parts of them."""
 
+import copy
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -188,3 +190,34 @@ def test_an_undecodable_batch_raises_its_offset_on_every_access(
         ask(batch_of(VALUES_ONLY, limit=5))
 
     assert caught.value.next_offset == 13
+
+
+@pytest.mark.parametrize("columns", [FULL, VALUES_ONLY, Columns(3, keys=[b"", b"k" * 300, b"l"])])
+def test_a_batch_of_format_2_reads_like_one_of_format_1(columns: Columns) -> None:
+    one, two = (
+        batch_of(columns, format_version=each) for each in (FORMAT_VERSION, FORMAT_COLUMNAR)
+    )
+
+    for first, end in ((0, None), (11, None), (0, 12), (11, 12)):
+        old, new = one.between(first, end), two.between(first, end)
+        for column in ("offsets", "timestamps_ms", "timestamp_deltas", "keys", "values", "headers"):
+            assert getattr(new, column) == getattr(old, column)
+        assert new.records() == old.records()
+        assert list(new) == old.records()
+        assert list(zip(new.keys, new.values, strict=True)) == [
+            (record.key, record.value) for record in old
+        ]
+
+
+def test_values_of_format_2_are_a_sequence_like_a_list() -> None:
+    values = batch_of(VALUES_ONLY, format_version=FORMAT_COLUMNAR).values
+
+    assert list(values) == list(values) == [b"1", b"2", b"3"]
+    assert (values[0], values[-1], values[1:]) == (b"1", b"3", [b"2", b"3"])
+    assert list(values) == [b"1", b"2", b"3"]
+    assert (values == [b"1", b"2", b"3"], values == [b"1", b"2"]) == (True, False)
+    assert values == batch_of(VALUES_ONLY, format_version=FORMAT_COLUMNAR).values
+    assert repr(values) == "[b'1', b'2', b'3']"
+    assert copy.deepcopy(values) == pickle.loads(pickle.dumps(values)) == [b"1", b"2", b"3"]
+    assert b"2" in values
+    assert b"4" not in values
