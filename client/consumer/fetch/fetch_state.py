@@ -17,6 +17,7 @@ import msgspec
 
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.chunk_memory import ChunkMemory
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.offset_reset import is_fetch_retriable, no_position
 from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
@@ -148,6 +149,7 @@ class FetchState:
         self._unplaced: dict[TopicPartition, None] = {}
         """Partitions without a position."""
         self._waiting: deque[_Waiting] = deque()
+        self._memory = ChunkMemory(kept_bytes_max=config.prefetch_bytes)
         self._under_way: dict[int, list[Fetch]] = {}
         self._early_counts: dict[int, int] = {}
         """Consecutive empty replies by node that came long before the end of the wait."""
@@ -496,10 +498,13 @@ class FetchState:
         state.high_watermark = high_watermark
         if not content:
             state.failure_count = 0
+            if not self._waiting:  # The end of the logs: little will come at once.
+                self._memory.clear()
             return None
         del self._order[state.at]
         self._order[state.at] = None
-        chunk = FetchedBatches(state.at, bytes(content), high_watermark, topic_id=state.topic_id)
+        copied = self._memory.copy(content)
+        chunk = FetchedBatches(state.at, copied, high_watermark, topic_id=state.topic_id)
         next_offset = chunk.next_offset()
         what: str | None = None
         if next_offset is None:
