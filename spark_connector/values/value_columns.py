@@ -6,7 +6,7 @@ rows of dicts would cost a third more.
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ _LEAVES: Final[dict[Kind, pa.DataType]] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_ITEMS: Final = methodcaller("items")
 _TIMES: Final = ("timestamp", "timestamp_ntz")
 
 
@@ -97,7 +98,7 @@ def _lists(of: ValueType, getter: FieldGetter) -> Build:
     def build(values: Sequence[Any]) -> pa.Array:
         ends = pa.array(accumulate(map(_length, values), initial=0), pa.int32()).buffers()[1]
         given = filter(None, values)
-        flat = chain.from_iterable(map(dict.items, given) if is_map else given)
+        flat = chain.from_iterable(map(_ITEMS, given) if is_map else given)
         children = [entries(list(flat))]
         return pa.Array.from_buffers(kind, len(values), [_valid(values), ends], children=children)
 

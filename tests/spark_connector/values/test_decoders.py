@@ -12,14 +12,13 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-import fastavro
 import msgspec
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.spark_connector.value_options import ValueFormat, ValueOptions
-from tidelog.spark_connector.values.decoders import DecodedValues, ValueDecoder
+from tidelog.spark_connector.values.decoders import DecodedValues, ValueDecoder, avro_package
 from tidelog.spark_connector.values.schemas import schema_of
 from tidelog.spark_connector.values.value_columns import arrow_type
 from tidelog.spark_connector.values.value_type import ValueField, ValueType
@@ -277,6 +276,7 @@ AVRO_ROW: dict[str, Any] = {
 
 def avro_bytes(row: dict[str, Any], schema: dict[str, Any] = AVRO) -> bytes:
     stream = io.BytesIO()
+    fastavro = avro_package()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), row)
     return stream.getvalue()
 

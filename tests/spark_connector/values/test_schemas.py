@@ -28,7 +28,7 @@ def test_ddl_is_for_spark_to_parse(text: str) -> None:
 
 
 def test_a_struct_type_in_json_is_understood() -> None:
-    schema = {
+    schema: dict[str, object] = {
         "type": "struct",
         "fields": [
             {"name": "a`b", "type": "decimal(10,2)", "nullable": False, "metadata": {}},
@@ -124,13 +124,17 @@ def test_the_schemas_of_msgspec_and_pydantic_are_understood() -> None:
     )
 
 
+_NOTHING: dict[str, object] = {}
+_NO_FIELDS: list[object] = []
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
         ("{", "value.schema is not JSON"),
         ({"type": "string"}, "must describe an object"),
         ({"type": "object"}, "value needs properties"),
-        ({"type": "object", "properties": {"a": {}}}, r"value\.a must have one type"),
+        ({"type": "object", "properties": {"a": _NOTHING}}, r"value\.a must have one type"),
         ({"type": "object", "properties": {"a": {"$ref": "#/x"}}}, "'#/x', which is missing"),
         ({"type": "object", "properties": {"a": {"$ref": "http://x"}}}, "outside of the schema"),
         ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "outside of the schema"),
@@ -139,18 +143,21 @@ def test_the_schemas_of_msgspec_and_pydantic_are_understood() -> None:
             r"value\.a contains itself",
         ),
         (
-            {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"not": {}}]}}},
+            {
+                "type": "object",
+                "properties": {"a": {"anyOf": [{"type": "string"}, {"not": _NOTHING}]}},
+            },
             r"value\.a has 2 schemas beside null",
         ),
-        ({"type": "object", "properties": {"a": {"not": {}}}}, r"value\.a has not, which"),
+        ({"type": "object", "properties": {"a": {"not": _NOTHING}}}, r"value\.a has not, which"),
         ({"type": "object", "properties": {"a": {"enum": ["a", 1]}}}, r"value\.a must have one"),
         ({"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}, "one type"),
         ({"type": "object", "properties": {"a": {"type": "uuid"}}}, "'uuid'"),
         ({"type": "object", "properties": {"a": {"type": "array"}}}, r"value\.a\[\] must be"),
         ({"type": "object", "properties": [1]}, "properties of value"),
-        ({"type": "record", "name": "R", "fields": []}, "is an Avro schema"),
+        ({"type": "record", "name": "R", "fields": _NO_FIELDS}, "is an Avro schema"),
         ({"type": "struct", "fields": [{"name": "a"}]}, "not the JSON of a StructType"),
-        ({"type": "struct", "fields": []}, "no fields"),
+        ({"type": "struct", "fields": _NO_FIELDS}, "no fields"),
         (
             {
                 "type": "struct",
@@ -216,7 +223,7 @@ def test_an_avro_schema_gives_columns_and_resolves_names_in_their_namespace() ->
             record({"type": "bytes", "logicalType": "decimal", "precision": 50}),
             "Spark has up to 38",
         ),
-        ({"type": "record", "fields": []}, "has no name"),
+        ({"type": "record", "fields": _NO_FIELDS}, "has no name"),
         ({"type": "record", "name": "R"}, "without a list of fields"),
         ({"type": "record", "name": "R", "fields": [{"name": "a"}]}, "no name or no type"),
     ],

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import msgspec
 import pytest
 from pyspark.errors import PySparkException
 
 from tests.system.spark.world import World
+from tidelog.spark_connector.values.decoders import avro_package
 
 AT = dt.datetime(2026, 11, 28, 1, 50, 0, 123_000, tzinfo=dt.UTC)
 ROW: dict[str, Any] = {
@@ -70,6 +70,7 @@ AVRO = {
 
 def avro_bytes(row: dict[str, Any]) -> bytes:
     stream = io.BytesIO()
+    fastavro = avro_package()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO), row)
     return stream.getvalue()
 
