@@ -95,7 +95,7 @@ def test_a_closed_reader_stops_fetching(town: SparkFixture) -> None:
 
     rows = read_slice(town.options(), SCHEMA, town.whole(topic_id, 40))
     assert next(rows).num_rows < 20
-    rows.close()  # type: ignore[attr-defined]
+    rows.close()
 
     with borrowed(town.connection) as cluster:
         assert cluster.is_idle
