@@ -6,6 +6,9 @@ with other tasks than before. At the end each committed transaction exists once:
 commit, in its order, in every partition; and no other records exist.
 """
 
+# Reads private state of the client.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Iterator
 from random import Random
 from typing import Final, NamedTuple, final
@@ -15,6 +18,7 @@ import trio
 from tests.simulation.checkers.run_history import ViolationError
 from tidelog.client.client import Client
 from tidelog.client.transactions.transaction import TaskResult, Transaction
+from tidelog.wire.batch.record_batch import COLUMNAR_COUNT_MIN
 from tidelog.wire.errors import StagedRecordsLostError, TidelogError, TransactionGoneError
 
 _PATIENCE_S: Final = 15.0
@@ -189,6 +193,9 @@ class TransactionWriter:
         for _ in range(self._random.randint(1, 4)):
             contents: Contents = {}
             async with transaction.task() as task:
+                if task._producer is not None:  # Every other task stages short batches in format 2.
+                    rules = task._producer._accumulator._rules
+                    rules.columnar_from = COLUMNAR_COUNT_MIN if len(staged) % 2 else 1
                 for _ in range(self._random.randint(0, 3)):
                     values = [self._value(key) for _ in range(self._random.randint(1, 4))]
                     partition = self._random.randrange(self._partition_count)
