@@ -192,7 +192,7 @@ def _columnar_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None
     yield
     columns = packed.lists(("timestamp_deltas",))
     yield
-    columns = replace(columns, keys=packed.column("keys"))  # At most 65,536: three milliseconds.
+    columns = replace(columns, keys=packed.objects("keys"))  # At most 65,536: three milliseconds.
     yield
     if packed.headers is None:
         return columns
@@ -328,11 +328,18 @@ class _Columnar:
         return Columns(
             count,
             None if deltas is None else list(deltas),
-            _objects(self.byte_column("keys")) if "keys" in names else None,
-            _objects(self.byte_column("values")) if "values" in names else None,
+            self.objects("keys") if "keys" in names else None,
+            self.objects("values") if "values" in names else None,
             self.column("headers") if "headers" in names else None,
             None if offsets is None else list(offsets),
         )
+
+    def objects(self, name: str) -> list[bytes | None] | None:
+        column = self._byte_columns[name]
+        if column is None:
+            return None
+        column.check_parts(self._header.record_count)
+        return column.values()
 
 
 def _byte_column(packed: "_ByteStrings", count: int) -> ByteColumn:
@@ -340,10 +347,6 @@ def _byte_column(packed: "_ByteStrings", count: int) -> ByteColumn:
     if nulls is not None and len(nulls) != count:
         raise WireFormatError(f"{len(nulls)} null marks under a header of {count}")
     return ByteColumn(lengths, length_width(lengths, count), blob, nulls=nulls)
-
-
-def _objects(column: ByteColumn | None) -> list[bytes | None] | None:
-    return None if column is None else column.values()
 
 
 def _decoded_headers(header: BatchHeader, packed: msgspec.Raw) -> list[Headers] | None:

@@ -377,7 +377,7 @@ def _objects(column: Sequence[bytes | None] | None, count: int) -> Sequence[byte
     """Return a column as the encoder takes it."""
     if not isinstance(column, ByteColumn):
         return column
-    column.check(count)
+    column.check_parts(count)
     return column.values()
 
 

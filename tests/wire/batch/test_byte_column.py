@@ -7,6 +7,7 @@ import msgpack
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.wire.batch.test_record_batch import any_columns
 from tests.wire.batches import HEADER_SIZE, SAMPLE_COLUMNS, decoded, lie, sample_batch, with_payload
@@ -380,6 +381,31 @@ def test_a_wrong_column_is_refused_alone_or_was_not_asked_for(name: str) -> None
             refused.add(column)
 
     assert refused
+
+
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 2, 255, 256, 65_535]), max_size=5),
+    width=st.sampled_from([1, 2, 4]),
+    blob_length=st.integers(0, 6) | st.sampled_from([254, 255, 256, 257, 511, 65_535, 65_536]),
+)
+def test_values_are_refused_as_check_refuses_them(
+    lengths: list[int], width: int, blob_length: int
+) -> None:
+    lengths = [length % (1 << 8 * width) for length in lengths]
+    packed_lengths = b"".join(length.to_bytes(width, "little") for length in lengths)
+    blob = bytes(range(256)) * 257
+    column = ByteColumn(packed_lengths, width, blob[:blob_length])
+    column.check_parts(len(lengths))
+
+    if sum(lengths) == blob_length:
+        column.check(len(lengths))
+        assert list(map(len, column.values())) == lengths  # type: ignore[arg-type]
+        assert b"".join(column.values()) == blob[:blob_length]  # type: ignore[arg-type]
+        return
+    with pytest.raises(WireFormatError, match="do not add up"):
+        column.check(len(lengths))
+    with pytest.raises(WireFormatError, match="do not add up"):
+        column.values()
 
 
 def test_the_payload_of_these_tests_is_read() -> None:
