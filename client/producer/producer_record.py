@@ -105,18 +105,18 @@ class ManyRecords:
         keys: Sequence[bytes | None] | None = None,
         headers: Headers = (),
     ) -> None:
-        """Wrap columns of equal length that must not change any more.
+        """Copy columns of equal length: the caller's may change while a call waits for memory.
 
         Raises:
             TypeError: A value or key is not bytes and not `None`.
         """
         assert keys is None or len(keys) == len(values)
-        self._values = values
-        self._keys = keys
+        self._values = tuple(values)
+        self._keys = None if keys is None else tuple(keys)
         self._headers = headers
-        self._lengths = [_lengths("value", values)]
-        if keys is not None:
-            self._lengths.append(_lengths("key", keys))
+        self._lengths = [_lengths("value", self._values)]
+        if self._keys is not None:
+            self._lengths.append(_lengths("key", self._keys))
         self._overhead = RECORD_OVERHEAD_BYTES + headers_size(headers)
         self.taken_count = 0
         self.remaining_bytes = self._size_of(0, len(values))

@@ -189,6 +189,22 @@ def test_records_of_one_call_keep_their_lengths(length: int) -> None:
     assert (columns.values, columns.keys) == (values, keys)
 
 
+def test_records_of_one_call_are_those_of_its_beginning() -> None:
+    """Another task may change the caller's lists while the call waits for memory."""
+    values: list[bytes | None] = [b"a", b"b"]
+    keys: list[bytes | None] = [b"k", b"l"]
+    records = ManyRecords(values, keys)
+    values[1], keys[0] = b"longer", None
+    batch = open_batch()
+    batch.room = 1 << 30
+
+    records.move_to(batch)
+    encode(batch, format_version=FORMAT_COLUMNAR)
+
+    columns = columns_of(batch)
+    assert (columns.values, columns.keys) == ([b"a", b"b"], [b"k", b"l"])
+
+
 def test_a_split_batch_combines_the_outcomes_of_its_halves() -> None:
     batch = filled(4)
     encode(batch)
