@@ -183,32 +183,36 @@ class ByteColumn(Sequence[bytes | None]):
 
 def pack_values(
     values: Sequence[bytes | None], known_lengths: bytes | None = None
-) -> list[BytesLike]:
-    """Return the pieces of the MessagePack array `[lengths, blob, nulls]` of some values.
+) -> tuple[list[BytesLike], int]:
+    """Return the pieces of the MessagePack array `[lengths, blob, nulls]`, and their bytes.
 
     The pieces are for one `join`: a blob that is joined on its own costs a copy of all values.
     `known_lengths` has the length of each value in a byte, if none is null: to find them takes as
-    long as the join.
+    long as the join. If they are wrong, the pieces have other bytes in all.
 
     Raises:
         WireFormatError: A `ByteColumn` contradicts itself.
     """
     pieces: list[BytesLike]
+    parts: Sequence[BytesLike]
+    lengths: BytesLike
+    nulls: BytesLike | None
     if isinstance(values, ByteColumn):
         values.check(len(values))
-        blob, nulls = values.blob, values.nulls
-        pieces = [_ARRAY_3, bytes_head(len(values.lengths)), values.lengths]
-        pieces += (bytes_head(len(blob)), blob)
+        lengths, nulls = values.lengths, values.nulls
+        blob_length, parts = len(values.blob), [values.blob]
     else:
         if known_lengths is None:
-            present, width, lengths, nulls = _divided(values)
+            parts, width, lengths, nulls = _divided(values)
         else:
-            present, width, lengths, nulls = cast("list[bytes]", values), 1, known_lengths, None
-        blob_length = sum(lengths if width == 1 else map(len, present))
-        pieces = [_ARRAY_3, bytes_head(len(lengths)), lengths, bytes_head(blob_length)]
-        pieces += present
-    pieces += (_NIL,) if nulls is None else (bytes_head(len(nulls)), nulls)
-    return pieces
+            parts, width, lengths, nulls = cast("list[bytes]", values), 1, known_lengths, None
+        blob_length = sum(lengths if width == 1 else map(len, parts))
+    pieces = [_ARRAY_3, bytes_head(len(lengths)), lengths, bytes_head(blob_length)]
+    end = (_NIL,) if nulls is None else (bytes_head(len(nulls)), nulls)
+    size = sum(map(len, pieces)) + blob_length + sum(map(len, end))
+    pieces += parts
+    pieces += end
+    return pieces, size
 
 
 def bytes_head(length: int) -> bytes:

@@ -388,17 +388,26 @@ def _columnar(
     count = columns.record_count
     assert count <= PRODUCED_COUNT_MAX, f"{count} records in a batch"
     pieces: list[BytesLike] = [_NO_HEADER]
+    end: list[BytesLike] = [
+        _NIL if columns.headers is None else _column_encoder.encode(columns.headers)
+    ]
     _add_numbers(pieces, columns.timestamp_deltas, count)
+    _add_numbers(end, columns.offset_deltas, count)
+    size = sum(map(len, pieces)) + sum(map(len, end))
     for column, lengths in ((keys, columns.key_lengths), (values, columns.value_lengths)):
         if column is None:
             pieces.append(_NIL)
+            size += len(_NIL)
         else:
             assert len(column) == count, f"a column of {len(column)} records, not {count}"
             assert lengths is None or len(lengths) == count, f"{len(lengths)} lengths, not {count}"
-            pieces += pack_values(column, lengths)
-    pieces.append(_NIL if columns.headers is None else _column_encoder.encode(columns.headers))
-    _add_numbers(pieces, columns.offset_deltas, count)
-    return bytearray().join(pieces)  # The only copy of the values.
+            packed, packed_size = pack_values(column, lengths)
+            pieces += packed
+            size += packed_size
+    pieces += end
+    batch = bytearray().join(pieces)  # The only copy of the values.
+    assert len(batch) == size, "the lengths do not add up to the values"
+    return batch
 
 
 def _add_numbers(pieces: list[BytesLike], numbers: Sequence[int] | None, count: int) -> None:

@@ -161,6 +161,21 @@ def test_a_column_of_another_length_than_the_batch_is_not_encoded() -> None:
         encode_batch(Columns(2, values=ByteColumn(b"\1", 1, b"a")), first_timestamp_ms=1)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "reason"), [(b"\1", "1 lengths, not 2"), (b"\1\3", "lengths do not add up")]
+)
+def test_wrong_lengths_of_values_are_not_encoded(lengths: bytes, reason: str) -> None:
+    """Otherwise a broker would acknowledge a batch that no reader can decode."""
+    values = [b"a", b"bc"]
+    right = Columns(2, values=values, value_lengths=b"\1\2")
+    assert columnar(right) == columnar(Columns(2, values=values))
+
+    with pytest.raises(AssertionError, match=reason):
+        columnar(Columns(2, values=values, value_lengths=lengths))
+    with pytest.raises(AssertionError, match=reason):
+        columnar(Columns(2, keys=values, key_lengths=lengths))
+
+
 def test_a_byte_column_is_a_sequence_of_its_values() -> None:
     column = ByteColumn.of([b"a", None, b"ccc"])
 
