@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 import trio
 
@@ -13,13 +14,13 @@ import tidelog
 from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread
 from bench.machine import bare_process, broker_process
-from bench.raw import RECORD_BYTES, Address, connect_bare, make_values, pump
+from bench.raw import RECORD_BYTES, Address, connect_bare, make_varied_values, pump
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.protocol import api
 
 _BATCH_RECORDS = 1_872
-"""Records of 100 bytes in one batch of the producer, by default."""
+"""Records of 100 bytes in the mean in one batch of the producer, by default."""
 _BATCHES_UNDER_WAY = 5
 _SEND_MANY_RECORDS = 100_000
 _NOWAIT_GOAL = 800_000
@@ -29,6 +30,16 @@ _SEND_MANY_GOAL = 2
 _REPLY_HEADER_BYTES = 10
 _SYNC_BYTES = 1 << 20
 _TOPIC = "producer"
+
+
+class _Cost(NamedTuple):
+    """Figures of one run."""
+
+    rate: float
+    """Records a second."""
+    cpu_ns: float
+    """Nanoseconds of processor time of the client process, for each record."""
+
 
 _Send = Callable[[tidelog.Producer, list[bytes]], Awaitable[None]]
 
@@ -50,22 +61,22 @@ async def _send_many(producer: tidelog.Producer, values: list[bytes]) -> None:
         await producer.send_many(_TOPIC, values[first : first + _SEND_MANY_RECORDS])
 
 
-async def _acknowledged_rate(
+async def _acknowledged(
     address: Address, values: list[bytes], durability: str, *, send: _Send
-) -> float:
-    """Return records a second from the first call until the last one is acknowledged."""
+) -> _Cost:
+    """Return figures from the first call until the last record is acknowledged."""
     host, port = address
     async with tidelog.connect(f"{host}:{port}") as client:
         await client.admin.create_topic(_TOPIC, durability=durability)
         async with client.producer() as producer:
             await producer.send(_TOPIC, values[0])  # Connects, and obtains a producer id.
-            began = perf_counter()
+            began, cpu_s = perf_counter(), process_time()
             await send(producer, values)
-            elapsed = perf_counter() - began
+            elapsed, cpu_s = perf_counter() - began, process_time() - cpu_s
         (topic,) = await client.admin.describe_topics([_TOPIC])
         assert topic.partitions[0].high_watermark == len(values) + 1, "records are missing"
         await client.admin.delete_topic(_TOPIC)
-    return len(values) / elapsed
+    return _Cost(len(values) / elapsed, cpu_s / len(values) * 1e9)
 
 
 def _disk_rate(path: Path, total_bytes: int) -> float:
@@ -115,10 +126,10 @@ def _packed_rate(address: Address, values: list[bytes], path: Path) -> float:
 
 def run(settings: Settings) -> list[Row]:
     """Measure packing and sending alone, then each send method under each durability, in turn."""
-    values = make_values(settings.choose(2_000_000, 500_000))
+    values = make_varied_values(settings.choose(2_000_000, 500_000))
     packed: list[float] = []
     disk: list[float] = []
-    rates: dict[tuple[str, str], list[float]] = {}
+    costs: dict[tuple[str, str], list[_Cost]] = {}
     with (
         broker_process(settings.directory / "data") as broker_server,
         bare_process() as bare_server,
@@ -133,11 +144,9 @@ def run(settings: Settings) -> list[Row]:
             for durability in ("fsync", "replicated"):
                 for name, send in (("send_nowait", _send_nowait), ("send_many", _send_many)):
                     address = broker_server.address
-                    rate = trio.run(
-                        partial(_acknowledged_rate, address, values, durability, send=send)
-                    )
+                    cost = trio.run(partial(_acknowledged, address, values, durability, send=send))
                     if number:
-                        rates.setdefault((name, durability), []).append(rate)
+                        costs.setdefault((name, durability), []).append(cost)
     packed_alone, disk_alone = Spread.of(packed), Spread.of(disk)
     nowait_goal = min(_NOWAIT_GOAL, _SHARE_GOAL * packed_alone.median)
     goals = {"send_nowait": nowait_goal, "send_many": _SEND_MANY_GOAL * nowait_goal}
@@ -146,11 +155,16 @@ def run(settings: Settings) -> list[Row]:
     rows = [
         _row(
             f"`{name}`, acks all, `{durability}`",
-            Spread.of(measured),
+            Spread.of(cost.rate for cost in measured),
             min(goals[name], disk_goals[durability]),
         )
-        for (name, durability), measured in rates.items()
+        for (name, durability), measured in costs.items()
     ]
+    for name in goals:
+        spent = Spread.of(cost.cpu_ns for cost in costs[name, "replicated"])
+        rows.append(
+            Row(f"producer: `{name}`, `replicated`: client CPU for a record, ns", spent.text())
+        )
     rows.append(Row("producer: packing and sending alone", packed_alone.text()))
     what = "producer: the disk alone, as many bytes, 1 MiB a write and fdatasync"
     return [*rows, Row(what, disk_alone.text())]
@@ -158,7 +172,7 @@ def run(settings: Settings) -> list[Row]:
 
 def _row(what: str, rate: Spread, goal: float) -> Row:
     return Row(
-        f"producer: 100-byte values without keys, {what}: records acknowledged a second",
+        f"producer: values of 60 to 140 bytes without keys, {what}: records acknowledged a second",
         rate.text(),
         f">= {goal:,.0f}",
         rate.median >= goal,

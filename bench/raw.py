@@ -4,6 +4,7 @@ It does as little work as possible, so that the figures are the server's: frames
 replies are counted and not decoded.
 """
 
+import random
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ Address = tuple[str, int]
 
 FRAME_BYTES_MAX = 256 << 20
 RECORD_BYTES = 100
+_VARIED_BYTES_MIN = 60
+_VARIED_BYTES_MAX = 140
 
 
 def connect(address: Address) -> socket.socket:
@@ -126,6 +129,17 @@ def make_values(count: int) -> list[bytes]:
     values = [b"%0100d" % number for number in range(count)]
     assert len(values[0]) == RECORD_BYTES
     return values
+
+
+def make_varied_values(count: int) -> list[bytes]:
+    """Return values of 60 to 140 bytes, 100 in the mean, the same ones in each call."""
+    chance = random.Random(60_140)
+    source = chance.randbytes(1 << 16)
+    starts = [chance.randrange(len(source) - _VARIED_BYTES_MAX) for _ in range(count)]
+    return [
+        source[start : start + chance.randint(_VARIED_BYTES_MIN, _VARIED_BYTES_MAX)]
+        for start in starts
+    ]
 
 
 def make_batch(record_count: int) -> bytearray:
