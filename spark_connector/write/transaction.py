@@ -25,7 +25,7 @@ from tidelog.spark_connector.connection.cluster_client import (
 )
 from tidelog.spark_connector.write.rows import RowBatch
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.record_batch import FORMAT_COLUMNAR, FORMAT_VERSION, encode_batch
+from tidelog.wire.batch.record_batch import encode_batch, format_for
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     BrokerError,
@@ -272,14 +272,13 @@ class StagingTask:
         sequence = self._sequences.get(at, 0)
         count = part.columns.record_count
         self._sequences[at] = sequence + count
-        is_columnar = self._cluster.metadata.batch_format >= FORMAT_COLUMNAR
         batch = encode_batch(
             part.columns,
             first_timestamp_ms=now_ms,
             codec=self._codec,
             producer_id=self._producer_id,
             base_sequence=sequence,
-            format_version=FORMAT_COLUMNAR if is_columnar else FORMAT_VERSION,
+            format_version=format_for(count, self._cluster.metadata.batch_format),
         )
         return batch, count
 

@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from tests.spark_connector.spark_fixture import SparkFixture
 from tests.spark_connector.write.test_transaction import values
+from tests.system.spark_trials.waiting import wait_until
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.read.fetcher import RangeFetcher
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter, abort, commit, stage
+from tidelog.wire.batch.record_batch import COLUMNAR_COUNT_MIN, FORMAT_COLUMNAR
 from tidelog.wire.errors import ConfigError, StaleTransactionError, UnknownPartitionError
 from tidelog.wire.messages.transactions import CommitTransactionRequest
 
@@ -51,20 +53,33 @@ def test_a_job_writes_the_rows_of_its_committed_task_attempts_once(town: SparkFi
     assert [message.row_count for message in messages if message] == [3, 1]
 
 
+def batch_format(cluster: BlockingClusterClient) -> int:
+    cluster.refresh(())
+    return cluster.metadata.batch_format
+
+
 def test_the_sink_writes_columns_of_bytes_that_a_reader_takes_as_they_are(
     town: SparkFixture,
 ) -> None:
     topic_id = town.create()
+    written = [f"{number}" for number in range(COLUMNAR_COUNT_MIN)]
+    with borrowed(options(town).connection) as cluster:  # It may be older than the feature level.
+        wait_until(lambda: batch_format(cluster) == FORMAT_COLUMNAR, "brokers accept format 2")
     writer = BatchWriter(options(town))
-    writer.commit([writer.write(batches(["a", "b"]))])
+    writer.commit([writer.write(batches(written))])
 
     with borrowed(town.connection) as cluster:
         fetcher = RangeFetcher(
-            cluster, town.whole(topic_id, 2), fail_on_data_loss=True, timeout_ms=10_000
+            cluster,
+            town.whole(topic_id, COLUMNAR_COUNT_MIN),
+            fail_on_data_loss=True,
+            timeout_ms=10_000,
         )
         columns = [batch.byte_column("values") for batch in fetcher.batches()]
 
-    assert [None if column is None else list(column) for column in columns] == [[b"a", b"b"]]
+    assert [None if column is None else list(column) for column in columns] == [
+        [value.encode() for value in written]
+    ]
 
 
 def test_another_job_is_another_transaction_unless_it_has_the_same_transactional_id(
