@@ -228,7 +228,6 @@ with session(Path(folder)) as spark:
 """
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.statement("s29", "s31")
 def test_a_foreach_batch_with_numbered_writes_is_exactly_once_under_one_name(
     world: World, tmp_path: Path
@@ -289,7 +288,6 @@ with session(Path(folder)) as spark:
 """
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.statement("s31")
 def test_a_new_checkpoint_with_a_used_transactional_id_says_that_it_writes_nothing(
     world: World, tmp_path: Path
