@@ -6,10 +6,12 @@ rows of dicts would cost a third more.
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
+from math import inf
 from operator import itemgetter, methodcaller
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.spark_connector.values.value_type import Kind, ValueType
 
@@ -61,10 +63,21 @@ def builder_of(of: ValueType, getter: FieldGetter) -> Build:
     if of.kind in ("array", "map"):
         return _lists(of, getter)
     kind = arrow_type(of)
+    if of.kind == "float":
+        return _floats
     if of.kind in _TIMES and of.unit != "us":
         coarse = pa.timestamp(of.unit, tz="UTC" if of.kind == "timestamp" else None)
         return lambda values: pa.array(values, coarse).cast(kind)
     return lambda values: pa.array(values, kind)
+
+
+def _floats(values: Sequence[float | None]) -> pa.Array:
+    """Return numbers of 64 bits in 32 bits: Arrow makes those that are too large infinite."""
+    found = pa.array(values, pa.float32())
+    for row in pc.indices_nonzero(pc.is_inf(found)).to_pylist():
+        if values[row] not in (inf, -inf):
+            raise ValueError(f"{values[row]} does not fit a float")
+    return found
 
 
 def _structs(of: ValueType, getter: FieldGetter) -> Build:
@@ -91,7 +104,7 @@ def _lists(of: ValueType, getter: FieldGetter) -> Build:
     kind = arrow_type(of)
     is_map = of.kind == "map"
     inner = of.fields[0].type
-    if not is_map and not inner.fields and inner.unit == "us":
+    if not is_map and not inner.fields and inner.unit == "us" and inner.kind != "float":
         return lambda values: pa.array(values, kind)
     entries = _entries(of, getter) if is_map else builder_of(inner, getter)
 
