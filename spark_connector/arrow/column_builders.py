@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 from tidelog.spark_connector.arrow.record_columns import RecordColumns
 from tidelog.wire.batch.byte_column import ByteColumn
 from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import TidelogError
 
 ROWS_MAX: Final = 16_384
 """Rows of one Arrow batch: enough to spread the cost of a batch, few enough for memory."""
 TIME: Final = pa.timestamp("us", tz="UTC")
 _TIME_IN_MS: Final = pa.timestamp("ms", tz="UTC")
+_TIME_MAX_MS: Final = ((1 << 63) - 1) // 1000
 _COUNTED: Final = pa.array(range(ROWS_MAX), pa.int64())
 _NUMBER_BYTES: Final = 8
 _KINDS: Final[Mapping[str, pa.DataType]] = {
@@ -39,6 +41,11 @@ _BLOB_BYTES: Final = 64 << 10
 _SPARE_BYTES_MAX: Final = 8 << 20
 """Maximum bytes of a buffer before its content comes: a single large batch is an exception."""
 _ZERO: Final = pa.array([0], pa.int32())
+
+
+@final
+class UnfitTimeError(TidelogError):
+    """A timestamp of a record has no value in Spark, which counts microseconds in 64 bits."""
 
 
 class ColumnBuilder(Protocol):
@@ -137,17 +144,29 @@ class TimestampBuilder:
         """Create an empty builder."""
         self._firsts = RunBuilder(lambda records: records.first_timestamp_ms, pa.int64())
         self._deltas = _Numbers(pa.int64())
+        self._partition = ""
 
     def add(self, records: RecordColumns) -> int:
         """See `ColumnBuilder.add`."""
         deltas = records.timestamp_deltas
+        self._partition = f"{records.topic}/{records.partition}"
         self._firsts.add(records)
         self._deltas.add(bytes(len(records)) if deltas is None else deltas)
         return len(records) * _NUMBER_BYTES
 
     def take(self) -> pa.Array:
-        """See `ColumnBuilder.take`."""
+        """See `ColumnBuilder.take`.
+
+        Raises:
+            UnfitTimeError: A timestamp is beyond those of Spark.
+        """
         times = pc.add(self._firsts.take(), _joined(self._deltas.take()))
+        largest = pc.max(times).as_py()
+        if largest > _TIME_MAX_MS:
+            raise UnfitTimeError(
+                f"{self._partition}: the timestamp {largest} ms is beyond those of Spark, perhaps"
+                " in other units; read without the column timestamp: say columns=value,offset"
+            )
         return times.view(_TIME_IN_MS).cast(TIME)
 
 

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX, UnfitTimeError
 from tidelog.spark_connector.arrow.record_batch_builder import RecordBatchBuilder, arrow_schema
 from tidelog.wire.batch.batch_columns import ColumnDecoder
 from tidelog.wire.batch.byte_column import ByteColumn
@@ -134,3 +136,21 @@ def test_the_rows_of_an_arrow_batch_stay_as_they_were_when_the_next_ones_arrive(
 
     assert found.take().column(0).to_pylist() == [b"after", b"wards"]
     assert first.column(0).to_pylist() == [b"first", None]
+
+
+@pytest.mark.parametrize("format_version", [1, 2])
+def test_a_time_beyond_those_of_spark_is_refused_and_the_error_names_it(
+    format_version: int,
+) -> None:
+    last_ms = ((1 << 63) - 1) // 1000
+    first_ms = 1_700_000_000_000
+    for beyond in (False, True):
+        deltas = [0, last_ms - first_ms + beyond]
+        found = rows(timestamp="timestamp")
+        found.add(batch(Columns(2, timestamp_deltas=deltas, values=[b"", b""]), 0, format_version))
+        if beyond:
+            with pytest.raises(UnfitTimeError, match=rf"^orders/3: the timestamp {last_ms + 1} ms"):
+                found.take()
+        else:
+            times = found.take().column("timestamp").cast(pa.int64()).to_pylist()
+            assert times == [first_ms * 1000, last_ms * 1000]
