@@ -32,8 +32,9 @@ class Moment(NamedTuple):
 def parse_moment(name: str, text: str) -> Moment:
     """Return a moment: Unix milliseconds, ISO 8601 with a time zone, or an age (`1h30m`, `7d ago`).
 
-    A time before 1970 is 0. The driver has no time zone that all of its users share, so a time
-    without one is refused.
+    A time before 1970 is 0. One between two milliseconds is the later of them, because records have
+    whole ones. The driver has no time zone that all of its users share, so a time without one is
+    refused.
 
     Raises:
         ConfigError: The text is none of these; the message begins with `name`.
@@ -53,4 +54,4 @@ def parse_moment(name: str, text: str) -> Moment:
             f"{name} {text!r} has no time zone: write {found.isoformat()}Z for UTC, or an offset"
             " such as +01:00"
         )
-    return Moment(max((found - _UNIX_EPOCH) // timedelta(milliseconds=1), 0))
+    return Moment(max(-((_UNIX_EPOCH - found) // timedelta(milliseconds=1)), 0))

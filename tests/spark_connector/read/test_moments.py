@@ -13,6 +13,8 @@ from tidelog.wire.errors import ConfigError
         (" 1700000000000 ", Moment(1_700_000_000_000)),
         ("1970-01-02T00:00:00Z", Moment(86_400_000)),
         ("1970-01-01T01:00:00.5+01:00", Moment(500)),
+        ("1970-01-01T00:00:00.000001Z", Moment(1)),
+        ("1970-01-01T00:00:00.001Z", Moment(1)),
         ("1969-12-31T23:00:00Z", Moment(0)),
         ("1h", Moment(3_600_000, is_age=True)),
         ("1h30m", Moment(5_400_000, is_age=True)),
