@@ -27,8 +27,10 @@ def group_of(options: ReadOptions) -> str | None:
     With a prefix, the name ends with a checksum of the selection, which never changes.
     """
     if options.group_id_prefix is not None:
-        read = str(options.selection).encode()
-        return f"{options.group_id_prefix}-{crc32c(read):08x}"
+        read = str(options.selection)
+        if options.selection.numbers:
+            read += " " + ",".join(map(str, options.selection.numbers))
+        return f"{options.group_id_prefix}-{crc32c(read.encode()):08x}"
     return options.group_id
 
 

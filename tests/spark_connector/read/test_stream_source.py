@@ -362,6 +362,11 @@ def test_a_group_id_prefix_gives_the_same_name_for_the_same_topics(town: SparkFi
     assert one == group_of(town.options(True, groupIdPrefix="spark"))
     assert one is not None
     assert one.startswith("spark-")
+    halves = {
+        group_of(town.options(True, groupIdPrefix="spark", partitions=numbers))
+        for numbers in ("0", "1", "0,1")
+    }
+    assert len(halves - {one}) == 3
     assert group_of(town.options(True, groupId="mine")) == "mine"
     assert group_of(town.options(True)) is None
 
