@@ -14,11 +14,12 @@ import pyarrow as pa
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import ConnectionOptions, WriteOptions
+from tidelog.spark_connector.value_options import BAD_ROWS, DEAD_LETTER_TOPIC
 from tidelog.spark_connector.values.decoders import BadValue
 from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import KeyPartitioner, row_batches
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.errors import ConfigError, TidelogError
+from tidelog.wire.errors import ConfigError, RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queues import (
     CHUNKS_HEADER,
     ORIGIN_OFFSET_HEADER,
@@ -39,6 +40,7 @@ def dead_letters(
 
     Raises:
         UnknownTopicError: The topic does not exist.
+        ConfigError: A record is larger than the topic permits.
         TidelogError: A record was rejected, or no broker answered.
     """
     writer: DeadLetterWriter | None = None
@@ -73,12 +75,14 @@ class DeadLetterWriter:
             stage_timeout_ms=self._options.stage_timeout_ms,
         )
         self._keys = KeyPartitioner()
+        self._largest = 0, ""
+        """Bytes and place of the largest value, the one that a limit concerns."""
 
     def add(self, batch: pa.RecordBatch, bad: Sequence[BadValue]) -> None:
         """Stage the bad records of a batch with `COLUMNS`.
 
         Raises:
-            ConfigError: The records come from the dead-letter topic.
+            ConfigError: A record comes from the dead-letter topic, or is larger than it permits.
             TidelogError: A record was rejected, or no broker answered.
         """
         rows = batch.take(pa.array([each.row for each in bad], pa.int64()))
@@ -88,6 +92,8 @@ class DeadLetterWriter:
                 raise ConfigError(
                     f"value.deadLetterTopic {self._topic!r} is read itself; name another topic"
                 )
+            place = f"{row['topic']}/{row['partition']}: the bad value at offset {row['offset']}"
+            self._largest = max(self._largest, (len(row["value"]), place))
             added = {
                 ORIGIN_TOPIC_HEADER: row["topic"],
                 ORIGIN_PARTITION_HEADER: row["partition"],
@@ -105,14 +111,16 @@ class DeadLetterWriter:
             [rows.column("key"), rows.column("value"), pa.array(headers, kept[2].type)],
             schema=pa.schema(kept),
         )
-        counts = self._task.partition_counts([self._topic])
-        self._task.stage(
-            row_batches(letters, self._options, counts, sticky=0, known_keys=self._keys)
-        )
+        with self._naming_too_large():
+            counts = self._task.partition_counts([self._topic])
+            self._task.stage(
+                row_batches(letters, self._options, counts, sticky=0, known_keys=self._keys)
+            )
 
     def commit(self) -> None:
         """Make the records visible."""
-        places = self._task.finish()
+        with self._naming_too_large():
+            places = self._task.finish()
         transaction.commit(
             self._cluster, self._name, 0, number=self._task.number, places=places, is_last=True
         )
@@ -120,3 +128,15 @@ class DeadLetterWriter:
     def abort(self, cluster: BlockingClusterClient) -> None:
         """Drop the records, unless they are visible."""
         transaction.abort(cluster, self._name, 0, number=self._task.number)
+
+    @contextmanager
+    def _naming_too_large(self) -> Generator[None, None, None]:
+        """Add the place of the record, and what to do, to the error of one that is too large."""
+        try:
+            yield
+        except RecordTooLargeError as error:
+            size, place = self._largest
+            raise ConfigError(
+                f"{place} has {size} bytes, too many for {DEAD_LETTER_TOPIC} {self._topic!r}:"
+                f" {error}; raise max_message_bytes of that topic, or set {BAD_ROWS} to column"
+            ) from error

@@ -158,6 +158,29 @@ def test_a_task_that_ends_early_writes_no_dead_letters(town: SparkFixture) -> No
     assert len(letters(town, bad)) == 1
 
 
+def test_a_large_message_needs_a_dead_letter_topic_that_takes_it(town: SparkFixture) -> None:
+    bad = f"{town.topic}-bad"
+    limit = 1 << 20
+    town.client.admin.create_topic(bad, 1, config={"max_message_bytes": limit})
+    town.client.admin.create_queue(town.topic, partitions=1)
+    queue = town.client.queue(town.topic)
+    queue.send(b"?" * (2 * limit))
+    queue.send(b'{"id":1}')
+    options = {"value_format": "json", "value_badRows": "deadLetter", "value_deadLetterTopic": bad}
+    schema = StructType().add("value", VALUE)
+
+    with pytest.raises(
+        ConfigError,
+        match=rf"^{town.topic}/0: the bad value at offset \d+ has {2 * limit} bytes, too many"
+        rf" for value.deadLetterTopic '{bad}': .*; raise max_message_bytes",
+    ):
+        list(rows(town, schema, **options))
+    assert letters(town, bad) == []
+    town.client.admin.alter_topic(bad, set={"max_message_bytes": 4 * limit})
+    assert list(rows(town, schema, **options)) == [{"value": {"id": 1, "name": None}}]
+    assert [len(value) for _, value, _ in letters(town, bad)] == [2 * limit]
+
+
 def test_a_plan_needs_another_topic_for_dead_letters_that_exists(town: SparkFixture) -> None:
     town.create()
     schema = StructType().add("value", VALUE)
