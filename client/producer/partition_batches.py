@@ -47,6 +47,7 @@ from tidelog.wire.batch.record_batch import (
     restamp_producer,
 )
 from tidelog.wire.errors import (
+    BrokerNotReadyError,
     ConnectError,
     ConnectionLostError,
     CorruptBatchError,
@@ -66,6 +67,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.produce import AckLevel
 
 _CERTAINLY_NOT_APPENDED = (
+    BrokerNotReadyError,
     ConnectError,
     CorruptBatchError,
     FencedProducerError,

@@ -7,6 +7,7 @@ from tidelog.client.producer.partition_batches import PartitionBatches, Producer
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.record_batch import check_produced
 from tidelog.wire.errors import (
+    BrokerNotReadyError,
     ConnectionLostError,
     DeliveryTimeoutError,
     DuplicateSequenceError,
@@ -289,3 +290,20 @@ def test_fail_all_settles_batches_that_are_not_in_flight() -> None:
 
     assert len(settled) == 2
     assert under_way not in settled
+
+
+def test_a_refused_format_does_not_make_a_batch_ambiguous() -> None:
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0, count=4)
+    batch = start(adopted(queue))
+    before = bytes(batch.encoded)
+    queue.retry_or_fail(batch, BrokerNotReadyError("needs feature level 6"), 0.0)
+    assert start(queue, now=10.0) is batch
+    assert bytes(batch.encoded) == before
+
+    queue.retry_or_fail(batch, RecordTooLargeError("too large"), 10.0)
+
+    halves = [start(queue, now=10.0), start(queue, now=10.0)]
+    assert [(half.base_sequence, half.record_count) for half in halves] == [(0, 2), (2, 2)]
+    assert not settled

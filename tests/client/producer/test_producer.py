@@ -1,5 +1,8 @@
 """Producer with a real broker, on virtual time."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Sequence
 
 import pytest
@@ -7,9 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import submit
-from tests.broker.world import START_MS, World
+from tests.broker.world import ADDRESS, START_MS, World
 from tests.client.clients import client_of, orders_client
-from tidelog.client.client import Client
+from tidelog.client.client import Client, connect
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.producer_record import ProducerRecord
@@ -130,6 +133,34 @@ async def test_long_batches_are_columnar_as_soon_as_the_cluster_accepts_them(
                 position, offset = position + header.size, header.next_offset
         assert found == [2, 1, 1]
         assert [record.value for record in await everything(client)] == values + values[1:] + values
+
+
+async def test_batches_that_a_leader_refuses_by_their_format_stay_in_order_and_come_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(autojump_clock)
+    values = [b"%d" % number for number in range(5 * COLUMNAR_COUNT_MIN)]
+    address = "{}:{}".format(*ADDRESS)
+    async with world.broker() as broker, connect(address, env=world.env) as client:
+        await client.admin.create_topic("orders")
+        while not (await client.admin.describe_features()).level:  # noqa: ASYNC110 (in the broker)
+            await trio.sleep(0.1)
+        assert broker._cluster is not None
+        state = broker._cluster.metadata.state
+        async with client.producer() as producer, trio.open_nursery() as nursery:
+            await producer.send("orders", b"before")  # It asks for the metadata.
+            monkeypatch.setattr(state, "_feature_level", 5)
+            nursery.start_soon(producer.send_many, "orders", values)
+            await trio.sleep(0.05)
+            for number in range(3):
+                nursery.start_soon(producer.send, "orders", b"after %d" % number)
+                await trio.sleep(1)
+            assert [record.value for record in await everything(client)] == [b"before"]
+            monkeypatch.setattr(state, "_feature_level", 6)
+
+        after = [b"after %d" % number for number in range(3)]
+        found = [record.value for record in await everything(client)]
+        assert found == [b"before", *values, *after]
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
