@@ -340,7 +340,8 @@ class FetchHandler:
         slow = [
             item
             for item in found
-            if item.part is not None and is_slow(item.part, is_opened=item.is_opened)
+            if item.part is not None
+            and is_slow(item.part, is_opened=item.is_opened, is_older=item.is_older)
         ]
         if slow:
             self._nursery.start_soon(self._load_and_reply, found, slow, response)

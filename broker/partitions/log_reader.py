@@ -15,7 +15,11 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
-from tidelog.wire.batch.older_format import in_format_1
+from tidelog.wire.batch.older_format import (
+    REWRITTEN_BYTES_MAX,
+    in_format_1,
+    rewritten_length,
+)
 from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader
 from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import CorruptRecordError
@@ -25,7 +29,8 @@ _COPY_BELOW_BYTES: Final = 32 << 10
 """Size in bytes below which a slice is read and sent with the reply's header, in one system
 call."""
 OPENED_AT_ONCE_BYTES: Final = 128 << 10
-"""Size in bytes above which sealed batches are opened in a thread."""
+"""Size in bytes above which batches are opened in a thread; of those that are rewritten, the
+unpacked size as well."""
 _WINDOW_BYTES: Final = 256 << 10
 """Size in bytes of the reads of sealed batches."""
 _COLD_READS_MAX: Final = 16
@@ -66,9 +71,11 @@ class SliceReader:
         except OSError as error:
             raise partition.reading_failed(error) from error
 
-    def is_slow(self, part: LogSlice, *, is_opened: bool) -> bool:
+    def is_slow(self, part: LogSlice, *, is_opened: bool, is_older: bool) -> bool:
         """Return whether a slice takes a task: it is cold, or has much to open."""
-        return self.is_cold(part) or (is_opened and part.length > OPENED_AT_ONCE_BYTES)
+        if self.is_cold(part) or (is_opened and part.length > OPENED_AT_ONCE_BYTES):
+            return True
+        return is_older and _is_long_unpacked(part)
 
     async def open(
         self, partition: Partition, part: LogSlice, room: Callable[[], int], *, is_older: bool
@@ -141,6 +148,15 @@ class SliceReader:
         return data
 
 
+def _is_long_unpacked(part: LogSlice) -> bool:
+    """Return whether rewriting takes long, although the slice is short."""
+    try:
+        stored = part.file.read_at(part.position, part.length)
+    except OSError:
+        return True  # Reading it in the task fails again, and reports it.
+    return rewritten_length(stored) > OPENED_AT_ONCE_BYTES
+
+
 def _opened(
     cipher: PartitionCipher | None, part: LogSlice, room_bytes: int, *, is_older: bool
 ) -> BytesLike:
@@ -151,7 +167,7 @@ def _opened(
         plain = part.file.read_at(part.position, part.length)
         if len(plain) < part.length:
             raise OSError(errno.EIO, "the file is shorter than it was")
-    return in_format_1(plain) if is_older else plain
+    return in_format_1(plain, rewritten_bytes_max=REWRITTEN_BYTES_MAX) if is_older else plain
 
 
 def _stored(part: LogSlice) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -12,6 +12,7 @@ from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
     FLAG_CODEC_MASK,
     FORMAT_VERSION,
+    PRODUCED_LENGTH_MAX,
     BatchHeader,
     encode_stored,
     has_valid_payload,
@@ -21,9 +22,12 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import WireFormatError
 
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+REWRITTEN_BYTES_MAX: Final = PRODUCED_LENGTH_MAX
+"""Unpacked bytes that are rewritten for one reply, besides one batch: a kilobyte of compressed
+zeros takes as long as 30 MB of records."""
 
 
-def in_format_1(batches: BytesLike) -> BytesLike:
+def in_format_1(batches: BytesLike, *, rewritten_bytes_max: int | None = None) -> BytesLike:
     """Return whole batches of a log, those of a later format version as batches of version 1.
 
     Records, offsets, leader epoch, timestamps, flags, codec, and the fields of the producer stay.
@@ -33,21 +37,37 @@ def in_format_1(batches: BytesLike) -> BytesLike:
     Args:
         batches: Plain batches that follow each other, without bytes between them. They are
             returned themselves if all of them are of version 1.
+        rewritten_bytes_max: Unpacked bytes of rewritten batches behind which the result ends, after
+            at least one batch; `None` for all batches.
     """
     view = memoryview(batches)
     pieces: list[BytesLike] = []
-    kept_from = position = 0
+    kept_from = position = unpacked = 0
     while (header := parse_header(view, position)) is not None:
         end = position + header.size
         if header.format_version != FORMAT_VERSION and end <= len(view):
+            unpacked += header.uncompressed_length
+            if position and rewritten_bytes_max is not None and unpacked > rewritten_bytes_max:
+                view = view[:position]
+                break
             rewritten = _rewritten(header, view[position:end])
             if rewritten is not None:
                 pieces += (view[kept_from:position], rewritten)
                 kept_from = end
         position = end
     if not pieces:
-        return batches
+        return batches if len(view) == len(batches) else view
     return b"".join((*pieces, view[kept_from:]))
+
+
+def rewritten_length(batches: BytesLike) -> int:
+    """Return the unpacked bytes of those batches that `in_format_1` rewrites."""
+    length = position = 0
+    while (header := parse_header(batches, position)) is not None:
+        if header.format_version != FORMAT_VERSION:
+            length += header.uncompressed_length
+        position += header.size
+    return length
 
 
 def _rewritten(header: BatchHeader, batch: memoryview) -> bytearray | None:

@@ -63,10 +63,9 @@ class PeekHandler:
             pieces: list[BytesLike | FileRegion] = []
             if request.max_bytes and runs:
                 max_bytes = min(request.max_bytes, self._max_bytes)
-                gathered = await hosted.records.read(runs, max_bytes=max_bytes)
                 is_older = response.version < _BOTH_FORMATS_VERSION
-                source = hosted.records.partition()
-                pieces.extend(hosted.records.pieces(gathered, source, is_older=is_older)[1])
+                gathered = await hosted.records.read(runs, max_bytes=max_bytes, is_older=is_older)
+                pieces.extend(hosted.records.pieces(gathered, hosted.records.partition())[1])
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
             response.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)

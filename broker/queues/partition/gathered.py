@@ -3,6 +3,7 @@
 Shell: reads and opens batches of files that are in the page cache.
 """
 
+import errno
 from collections.abc import Iterable
 from typing import final
 
@@ -42,7 +43,7 @@ class Gathered(msgspec.Struct):
     destroyed: list[tuple[int, int]] = []
     """First offsets and exclusive ends of ranges whose data key was deleted."""
     opened: dict[int, BytesLike] = {}
-    """Plain batches of an encrypted topic, by base offset."""
+    """Batches that were decrypted or rewritten, by base offset: all of `batches`, or none."""
     stopped_at: int | None = None
     """Offset of the first message for which there was no room."""
 
@@ -83,17 +84,19 @@ class Gathered(msgspec.Struct):
                 return
             self.opened[batch.base_offset] = plain
 
-    def joined(self) -> bytes:
-        """Return the bytes of all batches, plain.
+    def plain(self, batch: Batch) -> BytesLike:
+        """Return the bytes of a batch, decrypted if it was.
 
         Raises:
             OSError: The disk failed.
         """
-        opened = self.opened
-        return b"".join(
-            opened.get(batch.base_offset) or batch.file.read_at(batch.position, batch.size)
-            for batch in self.batches
-        )
+        opened = self.opened.get(batch.base_offset)
+        if opened is not None:
+            return opened
+        data = batch.file.read_at(batch.position, batch.size)
+        if len(data) < batch.size:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        return data
 
     def found_unreadable(
         self, offset: int, error: CorruptRecordError | DestroyedRecordsError

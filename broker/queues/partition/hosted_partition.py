@@ -28,12 +28,11 @@ from tidelog.broker.queues.partition.source_records import (
     WITHOUT_LIMIT_BYTES,
     Reading,
     SourceRecords,
-    Unpacking,
+    Work,
 )
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervisor import start_supervised
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, CommitWait
-from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.queue_layer.commands.receive import ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome
@@ -557,19 +556,16 @@ class HostedPartition:
             limit = max_bytes if plan.attempt is None else WITHOUT_LIMIT_BYTES
             source = records.partition() if self._is_reading else source
             gathered = yield from records.gather(
-                plan.offers, source, max_bytes=limit, passes_damage=not core.config.is_fifo
+                plan.offers,
+                source,
+                max_bytes=limit,
+                is_older=waiter.is_older,
+                passes_damage=not core.config.is_fifo,
             )
             if self._is_reading and not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
             source = records.partition() if self._is_reading else source
-            delivery = self._deliver(
-                plan,
-                gathered,
-                source,
-                is_older=waiter.is_older,
-                now_ms=now_ms,
-                broker_ms=broker_ms,
-            )
+            delivery = self._deliver(plan, gathered, source, now_ms=now_ms, broker_ms=broker_ms)
             if delivery is not None:
                 return delivery
 
@@ -615,7 +611,6 @@ class HostedPartition:
         gathered: Gathered,
         source: Partition,
         *,
-        is_older: bool,
         now_ms: int,
         broker_ms: int,
     ) -> Delivery | None:
@@ -632,7 +627,7 @@ class HostedPartition:
             return None
         if gathered.damage is not None and not gathered.taken:
             raise source.passing(gathered.damage)
-        size, pieces = self.records.pieces(gathered, source, is_older=is_older)
+        size, pieces = self.records.pieces(gathered, source)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None
@@ -682,7 +677,7 @@ class HostedPartition:
         self,
         waiter: MessageWaiter,
         selection: Reading[Delivery | EmptyReason],
-        cold: LogSlice | Unpacking | None,
+        cold: Work,
     ) -> None:
         result: Delivery | EmptyReason | BrokerError
         try:

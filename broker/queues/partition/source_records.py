@@ -27,7 +27,7 @@ from tidelog.wire.batch.batch_columns import (
     decode_columns,
     unpack,
 )
-from tidelog.wire.batch.older_format import in_format_1
+from tidelog.wire.batch.older_format import in_format_1, rewritten_length
 from tidelog.wire.batch.record_batch import (
     FLAG_QUEUE_FIELDS,
     FLAG_SPARSE,
@@ -77,7 +77,7 @@ _TIME_MAX_MS: Final = 1 << 62
 _DIGITS_MAX: Final = 20
 _READ_BYTES_MAX: Final = 8 << 20
 _OPENED_BYTES_MAX: Final = 1 << 20
-"""Maximum bytes of an encrypted topic that one receive decrypts, besides one batch."""
+"""Maximum bytes that one receive decrypts or rewrites, besides one batch."""
 _COPIED_BYTES_MAX: Final = 256 << 10
 """Maximum bytes copied for one partition, while its receive waits for the commit."""
 
@@ -105,9 +105,25 @@ class Unpacking:
         self.plain = unpack(self._header, self._data, _UNCOMPRESSED_BYTES_MAX)
 
 
-Reading = Generator[LogSlice | Unpacking | None, LogSlice | None, Result]
-"""Yields slices to load, and is sent the loaded ones or thrown the error; or yields a payload to
-decompress, and is thrown its error; or yields `None` when other tasks should run first."""
+@final
+class Rewriting:
+    """Rewriting of a batch in format version 1, for a thread."""
+
+    def __init__(self, data: BytesLike) -> None:
+        """Take one whole plain batch."""
+        self.data = data
+        """The batch; in format version 1 at the end."""
+
+    def run(self) -> None:
+        """Rewrite it; see `in_format_1`."""
+        self.data = in_format_1(self.data)
+
+
+Work = LogSlice | Unpacking | Rewriting | None
+"""A slice to load, work for a thread, or a pause."""
+Reading = Generator[Work, LogSlice | None, Result]
+"""Yields slices to load, and is sent the loaded ones or thrown the error; or yields work for a
+thread, and is thrown its error; or yields `None` when other tasks should run first."""
 
 
 @final
@@ -331,12 +347,14 @@ class SourceRecords:
         partition: Partition,
         *,
         max_bytes: int,
+        is_older: bool = False,
         passes_damage: bool = True,
     ) -> Reading[Gathered]:
         """Find the batches of messages in a replica, in their order, until there are enough bytes.
 
         `partition` is the replica of `partition()` now. At least one batch is found if one is
-        readable. Damaged messages are left out, with all behind them unless `passes_damage`.
+        readable. Damaged messages are left out, with all behind them unless `passes_damage`. A
+        client of an older version (`is_older`) gets all batches in format version 1.
 
         Raises:
             LogOfflineError: The disk failed.
@@ -353,8 +371,8 @@ class SourceRecords:
                 if place >= 0 and offset < found[bases[place]].next_offset:
                     offset = min(end, found[bases[place]].next_offset)
                     continue
-                limit = max_bytes if partition.cipher is None else _opened_max(max_bytes)
-                room = limit - gathered.size
+                is_opened = is_older or partition.cipher is not None
+                room = (_opened_max(max_bytes) if is_opened else max_bytes) - gathered.size
                 if room <= 0 and found:
                     break
                 try:
@@ -382,6 +400,25 @@ class SourceRecords:
                 gathered.stopped_at = offset
                 break
         gathered.batches = [*map(found.__getitem__, bases)]
+        return (yield from self._rewritten(gathered)) if is_older else gathered
+
+    def _rewritten(self, gathered: Gathered) -> Reading[Gathered]:
+        """Open all batches in format version 1, those with much to unpack in a thread.
+
+        Raises:
+            LogOfflineError: The disk failed.
+        """
+        try:  # All at once: the files may change while others run.
+            found = {batch.base_offset: gathered.plain(batch) for batch in gathered.batches}
+        except OSError as error:
+            raise self.partition().reading_failed(error) from error
+        for base_offset, plain in found.items():
+            rewriting = Rewriting(plain)
+            if rewritten_length(plain) > SMALL_BYTES:
+                yield rewriting
+            else:
+                rewriting.run()
+            gathered.opened[base_offset] = rewriting.data
         return gathered
 
     def _known(self, partition: Partition, first: int, end: int, *, max_bytes: int) -> list[Batch]:
@@ -435,9 +472,16 @@ class SourceRecords:
             )
         return batches
 
-    async def read(self, runs: Sequence[PeekedRun | ReceivedRun], *, max_bytes: int) -> Gathered:
+    async def read(
+        self,
+        runs: Sequence[PeekedRun | ReceivedRun],
+        *,
+        max_bytes: int,
+        is_older: bool = False,
+    ) -> Gathered:
         """Find the batches of messages; see `gather`."""
-        return await self.drive(self.gather(runs, self.partition(), max_bytes=max_bytes))
+        work = self.gather(runs, self.partition(), max_bytes=max_bytes, is_older=is_older)
+        return await self.drive(work)
 
     async def read_records(self, runs: Sequence[Run]) -> list[DeadLetterRecord]:
         """Return messages, ascending, from the first one on as many as fit into a memory limit.
@@ -507,7 +551,7 @@ class SourceRecords:
             return result
         return await self.resume(work, cold)
 
-    async def resume(self, work: Reading[Result], cold: LogSlice | Unpacking | None) -> Result:
+    async def resume(self, work: Reading[Result], cold: Work) -> Result:
         """Drive a generator, loading the slices that it yields, beginning with this one.
 
         Raises:
@@ -521,7 +565,7 @@ class SourceRecords:
                     continue
                 loaded = None
                 try:
-                    if isinstance(cold, Unpacking):
+                    if isinstance(cold, Unpacking | Rewriting):
                         await self._reader.run(cold.run)
                     else:
                         loaded = await self._reader.load(self.partition(), cold)
@@ -534,24 +578,19 @@ class SourceRecords:
             return result
 
     def pieces(
-        self, gathered: Gathered, partition: Partition, *, is_older: bool
+        self, gathered: Gathered, partition: Partition
     ) -> tuple[int, list[bytes | FileRegion]]:
         """Return the size and the pieces of a reply for batches that were found.
 
-        `partition` is the replica of `partition()` now; the client of an older version gets all
-        batches in format version 1.
+        `partition` is the replica of `partition()` now.
 
         Raises:
             LogOfflineError: They cannot be read.
         """
         batches = gathered.batches
-        if gathered.opened or is_older:
-            try:
-                opened = gathered.joined()
-            except OSError as error:
-                raise partition.reading_failed(error) from error
-            sent = bytes(in_format_1(opened)) if is_older else opened
-            return len(sent), [sent]
+        if gathered.opened:
+            opened = b"".join(gathered.opened[batch.base_offset] for batch in batches)
+            return len(opened), [opened]
         pieces: list[bytes | FileRegion] = []
         room, size, place = _COPIED_BYTES_MAX, 0, 0
         while place < len(batches):
@@ -573,7 +612,7 @@ class SourceRecords:
 
 
 def _opened_max(max_bytes: int) -> int:
-    """Return how many bytes of an encrypted topic are read."""
+    """Return how many bytes are read if they are decrypted or rewritten."""
     return max_bytes if max_bytes == WITHOUT_LIMIT_BYTES else min(max_bytes, _OPENED_BYTES_MAX)
 
 

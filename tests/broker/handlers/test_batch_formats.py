@@ -3,6 +3,8 @@
 # Reads private state of brokers and connections.
 # pyright: reportPrivateUsage=false
 
+from collections.abc import Callable
+
 import pytest
 from trio.testing import MockClock
 
@@ -24,6 +26,7 @@ from tests.broker.queues.queue_requests import (
     topic_of,
 )
 from tests.broker.world import START_MS, World
+from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.server import Broker
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import FORMAT_COLUMNAR, Columns, encode_batch, parse_header
@@ -181,3 +184,52 @@ async def test_an_older_client_receives_and_peeks_format_version_1(mock_clock: M
         assert [each.value for each in messages] == [b"a", b"a", b"b", b"b", b"c"]
         await settle(client, queue, messages)
         assert not (await peek(client, queue)).runs
+
+
+def bomb(number: int) -> bytearray:
+    """Return a batch of some kilobytes that unpacks to 15 MB."""
+    values = [b"%d" % number] + [bytes(15_000)] * 1000
+    return columnar(*values, codec=Codec.ZSTD)
+
+
+async def test_short_batches_that_unpack_to_much_are_rewritten_in_threads_and_a_few_at_a_time(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await level_is_set(world, broker)
+        topic = await create_topic(client)
+        for number in range(3):
+            await produce(client, topic, bomb(number))
+        make_older(client)
+        monkeypatch.setattr(SliceReader, "open_now", None)  # The way without a thread.
+
+        assert await formats_fetched(client, topic) == [1, 1]
+        (rest,) = await fetched(submit_fetch(client, [(topic, 0, 2002)]))
+        assert rest.records[0] == (2002, b"2")
+
+
+async def test_short_messages_that_unpack_to_much_are_rewritten_in_threads(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(mock_clock)
+    in_threads: list[object] = []
+    run = SliceReader.run
+
+    async def noted(self: SliceReader, work: Callable[[], None]) -> None:
+        await run(self, work)
+        in_threads.append(work)
+
+    async with world.broker() as broker, world.client() as client:
+        await level_is_set(world, broker)
+        queue = await create_queue(broker, partitions=1)
+        await produce(client, topic_of(broker), columnar(b"a"))
+        await produce(client, topic_of(broker), bomb(0))
+        make_older(client)
+        monkeypatch.setattr(SliceReader, "run", noted)
+        wanted = ReceiveRequest(queue, [0], 1000, 1 << 20, 0, visibility_timeout_ms=0)
+
+        _, got = await submit(client, api.RECEIVE, wanted).reply_and_attachment()
+
+        assert formats(got) == [1, 1]
+        assert len(in_threads) == 1

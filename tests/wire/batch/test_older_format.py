@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.wire.batches import FIRST_TIMESTAMP_MS, SAMPLE_COLUMNS, decoded, lie, with_payload
 from tidelog.wire.batch.compression import Codec
-from tidelog.wire.batch.older_format import in_format_1
+from tidelog.wire.batch.older_format import in_format_1, rewritten_length
 from tidelog.wire.batch.record_batch import (
     FLAG_LOG_APPEND_TIME,
     FLAG_QUEUE_FIELDS,
@@ -179,3 +179,19 @@ def test_a_run_that_ends_inside_a_batch_keeps_its_end() -> None:
     torn = bytearray(good)
     struct.pack_into("<I", torn, 4, 0)
     assert bytes(in_format_1(good + bytes(torn) + good)) == one + bytes(torn) + good
+
+
+def test_a_run_ends_where_rewriting_would_unpack_too_much_but_has_one_batch() -> None:
+    long = bytes(stored(Columns(1000, values=[bytes(100)] * 1000), codec=Codec.ZSTD))
+    short = bytes(stored(version=FORMAT_VERSION))
+    unpacked = header_of(bytearray(long)).uncompressed_length
+    one = bytes(in_format_1(long))
+
+    for run, expected, limit in (
+        (long * 3, one, 1),
+        (long * 3, one * 2, 2 * unpacked),
+        (short + long, short, 1),
+        (short * 3, short * 3, 1),
+    ):
+        assert bytes(in_format_1(run, rewritten_bytes_max=limit)) == expected
+    assert rewritten_length(short + long * 2 + short) == 2 * unpacked
