@@ -57,7 +57,8 @@ def session(builder: "SparkSession.Builder | None" = None) -> "SparkSession":
     chosen = Session.builder if builder is None else builder
     given: Mapping[str, object] = getattr(chosen, "_options", {})
     remote = str(given.get("spark.remote") or os.environ.get("SPARK_REMOTE") or "local")
-    active = SparkContext._active_spark_context  # noqa: SLF001 (Spark has no other way to ask)
+    # Spark has no other way to ask for a context without a session.
+    active = SparkContext._active_spark_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if active is None and remote.startswith("local") and _RUNNING_JVM not in os.environ:
         prepare_java()
     use_this_python(os.environ)

@@ -83,14 +83,15 @@ async def test_metadata_name_the_format_of_batches_for_clients_of_this_version(
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        cluster = broker._cluster
+        cluster = broker._cluster  # pyright: ignore[reportPrivateUsage]
         assert cluster is not None
         while not cluster.metadata.state.feature_level:
             await trio.testing.wait_all_tasks_blocked()
             mock_clock.jump(0.1)
 
         reply = await client.ask(api.METADATA, MetadataRequest([]))
-        client._core._versions[api.ApiKey.METADATA] = 3
+        versions = client._core._versions  # pyright: ignore[reportPrivateUsage]
+        versions[api.ApiKey.METADATA] = 3
         older = await client.ask(api.METADATA, MetadataRequest([]))
 
         assert (reply.batch_format, older.batch_format) == (2, 1)

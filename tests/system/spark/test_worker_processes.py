@@ -2,11 +2,14 @@
 
 import gc
 from collections.abc import Iterator
+from typing import cast
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tests.system.spark.world import World
+from tidelog.spark_connector.read.batch_reader import BatchReader
 from tidelog.spark_connector.source import TidelogSource
 
 
@@ -18,18 +21,19 @@ class _Frozen(TidelogSource):
         return "frozen"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _FrozenReader(super().reader(schema))
+        return _FrozenReader(cast("BatchReader", super().reader(schema)))
 
 
 class _FrozenReader(DataSourceReader):
-    def __init__(self, inner: DataSourceReader) -> None:
+    def __init__(self, inner: BatchReader) -> None:
         self._inner = inner
 
     def partitions(self) -> list[InputPartition]:
         return list(self._inner.partitions())
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, ...]]:
-        yield from ((gc.get_freeze_count(),) for batch in self._inner.read(partition) if batch)
+        batches: Iterator[pa.RecordBatch] = self._inner.read(partition)
+        yield from ((gc.get_freeze_count(),) for batch in batches if batch.num_rows)
 
 
 def test_a_worker_exempts_its_imports_from_collections(world: World) -> None:
