@@ -40,6 +40,11 @@ from tidelog.wire.errors import (
 _log: Final = logging.getLogger(__name__)
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+_REMEDY: Final = (
+    "rows that are new, as after a new checkpoint, need another transactionalId, or a higher"
+    " transactionalBatchId"
+)
+"""Advice for a batch whose number is used, or too low."""
 
 
 @final
@@ -154,8 +159,7 @@ def stage(
             if options.transactional_id is None:
                 raise
             raise StaleTransactionError(
-                f"batch {batch_id} cannot be written: {error}. A new checkpoint begins with batch 0"
-                " and needs another transactionalId"
+                f"batch {batch_id} cannot be written: {error}; {_REMEDY}"
             ) from error
         row_count, known_keys = 0, KeyPartitioner()
         context = TaskContext.get()
@@ -225,10 +229,8 @@ def _warn_of_skipped(cluster: BlockingClusterClient, staged: Sequence[TaskCommit
             at = datetime.fromtimestamp(committed_at_ms / 1000, UTC)
             when = f"at {at.isoformat(timespec='seconds')}"
     _log.warning(
-        "batch %d of transactionalId %r was committed %s, so %d rows are not written again; rows"
-        " that are new, as after a new checkpoint, need another transactionalId, or a higher"
-        " transactionalBatchId",
-        *(batch_id, name, when, row_count),
+        "batch %d of transactionalId %r was committed %s, so %d rows are not written again; %s",
+        *(batch_id, name, when, row_count, _REMEDY),
     )
 
 

@@ -313,4 +313,4 @@ def test_a_new_checkpoint_with_a_used_transactional_id_says_that_it_writes_nothi
     assert f"batch 0 of transactionalId '{world.topic}-one' was committed" in run.stderr
     assert "so 60 rows are not written again" in run.stderr
     assert "query 3 has failed" in run.stdout
-    assert "needs another transactionalId" in run.stdout
+    assert "need another transactionalId" in run.stdout
