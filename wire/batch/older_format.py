@@ -3,17 +3,21 @@
 Pure: no clock, no I/O. A broker rewrites what it sends to such a client; its files stay.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, cast
 
+import msgspec
 from msgspec.structs import replace
 
-from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.batch_columns import ColumnDecoder, packed_headers, unpack
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
     FLAG_CODEC_MASK,
     FORMAT_VERSION,
     PRODUCED_LENGTH_MAX,
     BatchHeader,
+    Columns,
+    Headers,
     encode_stored,
     has_valid_payload,
     parse_header,
@@ -22,6 +26,7 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import WireFormatError
 
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_NO_HEADERS: Final = ColumnDecoder(("timestamp_deltas", "keys", "values"))
 REWRITTEN_BYTES_MAX: Final = PRODUCED_LENGTH_MAX
 """Unpacked bytes that are rewritten for one reply, besides one batch: a kilobyte of compressed
 zeros takes as long as 30 MB of records."""
@@ -75,7 +80,7 @@ def _rewritten(header: BatchHeader, batch: memoryview) -> bytearray | None:
     if not has_valid_payload(header, batch):
         return None
     try:
-        columns = decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+        columns = columns_of(header, batch)
     except WireFormatError:
         return None
     return encode_stored(
@@ -86,3 +91,17 @@ def _rewritten(header: BatchHeader, batch: memoryview) -> bytearray | None:
         first_timestamp_ms=header.first_timestamp_ms,
         max_timestamp_ms=header.max_timestamp_ms,
     )
+
+
+def columns_of(header: BatchHeader, batch: BytesLike) -> Columns:
+    """Return the columns of a batch; its headers, which both formats have, stay packed.
+
+    So a batch of millions of headers costs no memory for each of them; the client checks them.
+
+    Raises:
+        WireFormatError: The payload is not what the header says.
+    """
+    plain = unpack(header, batch, _UNCOMPRESSED_BYTES_MAX)
+    columns = _NO_HEADERS.decode_plain(header, plain)
+    headers = msgspec.Raw(packed_headers(plain))
+    return replace(columns, headers=cast("Sequence[Headers]", headers))

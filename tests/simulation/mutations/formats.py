@@ -12,7 +12,7 @@ import tidelog.wire.batch.older_format
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.handlers.fetch import Room
 from tidelog.broker.requests.response import ResponseHandle
-from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.older_format import columns_of
 from tidelog.wire.batch.record_batch import BatchHeader, Columns
 from tidelog.wire.env.env import BytesLike
 
@@ -22,19 +22,14 @@ def _room_of_a_newer_client(response: ResponseHandle) -> Room:
     return Room()
 
 
-def _decode_in_reverse(
-    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
-) -> Columns:
-    columns = decode_columns(header, batch, uncompressed_length_max=uncompressed_length_max)
+def _columns_in_reverse(header: BatchHeader, batch: BytesLike) -> Columns:
+    columns = columns_of(header, batch)
     values = columns.values
     return replace(columns, values=None if values is None else list(values)[::-1])
 
 
-def _decode_without_gaps(
-    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
-) -> Columns:
-    columns = decode_columns(header, batch, uncompressed_length_max=uncompressed_length_max)
-    return replace(columns, offset_deltas=None)
+def _columns_without_gaps(header: BatchHeader, batch: BytesLike) -> Columns:
+    return replace(columns_of(header, batch), offset_deltas=None)
 
 
 IN_LOGS: Final = (
@@ -46,7 +41,7 @@ IN_LOGS: Final = (
     Mutation(
         "rewritten-in-reverse",
         "a batch that is rewritten for an older client has its values in another order",
-        (tidelog.wire.batch.older_format, "decode_columns", _decode_in_reverse),
+        (tidelog.wire.batch.older_format, "columns_of", _columns_in_reverse),
     ),
 )
 """Mutations that only readers of an older version find."""
@@ -55,7 +50,7 @@ IN_COMPACTED_LOGS: Final = (
     Mutation(
         "rewritten-without-gaps",
         "a compacted batch that is rewritten for an older client is numbered from its first offset",
-        (tidelog.wire.batch.older_format, "decode_columns", _decode_without_gaps),
+        (tidelog.wire.batch.older_format, "columns_of", _columns_without_gaps),
     ),
 )
 """Mutations that only readers of an older version find, in compacted topics."""

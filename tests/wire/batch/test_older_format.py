@@ -1,6 +1,7 @@
 """Batches as clients get them that read format version 1 only."""
 
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -195,3 +196,17 @@ def test_a_run_ends_where_rewriting_would_unpack_too_much_but_has_one_batch() ->
     ):
         assert bytes(in_format_1(run, rewritten_bytes_max=limit)) == expected
     assert rewritten_length(short + long * 2 + short) == 2 * unpacked
+
+
+def test_headers_are_copied_without_an_object_for_each() -> None:
+    headers = [tuple((f"name {number}", b"%d" % number) for number in range(50))] * 1000
+    batch = stored(Columns(1000, values=[b"v"] * 1000, headers=headers))
+    tracemalloc.start()
+    try:
+        _, data = rewritten(batch)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4 * len(batch)
+    assert decoded(data).headers == headers
