@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, final
 import msgspec
 import pyarrow as pa
 
-from tidelog.spark_connector.value_options import ValueFormat
+from tidelog.spark_connector.value_options import SCHEMA, ValueFormat
 from tidelog.spark_connector.values.value_columns import Build, builder_of
 from tidelog.spark_connector.values.value_type import Kind, ValueType
 from tidelog.wire.errors import ConfigError
@@ -195,7 +195,10 @@ def _python_type(of: ValueType, where: str, *, is_json: bool) -> Any:  # noqa: A
 
 def _avro_decoder(schema: object) -> Decode:
     fastavro = avro_package()
-    parsed = fastavro.parse_schema(schema)
+    try:
+        parsed = fastavro.parse_schema(schema)
+    except Exception as error:  # fastavro documents no errors.
+        raise ConfigError(f"{SCHEMA} is no Avro schema: {_reason(error)}") from error
     read = fastavro.schemaless_reader
 
     def decode(value: bytes) -> Any:  # noqa: ANN401 (a dict)

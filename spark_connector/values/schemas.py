@@ -311,7 +311,8 @@ class _Avro:
         listed = given.get("fields")
         if not isinstance(listed, list):
             raise ConfigError(f"{SCHEMA}: {where} is an Avro record without a list of fields")
-        for each in cast("Sequence[dict[str, Any]]", listed):
+        for field in cast("Sequence[object]", listed):
+            each = cast("dict[str, Any]", field) if isinstance(field, dict) else {}
             if not isinstance(each.get("name"), str) or "type" not in each:
                 raise ConfigError(f"{SCHEMA}: a field of {where} has no name or no type")
             kind, inner, has_null = self.read(each["type"], f"{where}.{each['name']}", space)
@@ -323,10 +324,12 @@ class _Avro:
         return found, schema
 
     def _enum(self, given: dict[str, Any], where: str, namespace: str) -> "_Read":
-        del where
+        symbols = given.get("symbols")
+        if not isinstance(symbols, list):
+            raise ConfigError(f"{SCHEMA}: {where} is an Avro enum without a list of symbols")
         name, _ = _full_name(given, namespace)
         self.types[name] = ValueType("string")
-        return self.types[name], {"type": "enum", "name": name, "symbols": given.get("symbols")}
+        return self.types[name], {"type": "enum", "name": name, "symbols": symbols}
 
     def _fixed(self, given: dict[str, Any], where: str, namespace: str) -> "_Read":
         size = given.get("size")

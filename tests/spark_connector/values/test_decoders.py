@@ -340,6 +340,19 @@ def test_bytes_before_the_encoded_value_are_skipped() -> None:
     assert found.bad[1].reason == "it has 3 bytes, and value.skipBytes is 5"
 
 
+@pytest.mark.parametrize("name", ["E", "R"])
+def test_an_avro_schema_that_avro_refuses_is_a_wrong_option(name: str) -> None:
+    symbols = ["a b"] if name == "E" else ["a"]
+    kind = {"type": "enum", "name": name, "symbols": symbols}
+    record = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
+    schema = schema_of(ValueOptions("avro", json.dumps(record)))
+    assert schema is not None
+    assert schema.type is not None
+
+    with pytest.raises(ConfigError, match=r"^value\.schema is no Avro schema: .*(symbol|named)"):
+        ValueDecoder("avro", schema.type, schema.avro)
+
+
 def test_an_avro_number_outside_of_its_column_is_a_bad_value() -> None:
     decoder, _ = avro_decoder(
         {

@@ -226,6 +226,8 @@ def test_an_avro_schema_gives_columns_and_resolves_names_in_their_namespace() ->
         ({"type": "record", "fields": _NO_FIELDS}, "has no name"),
         ({"type": "record", "name": "R"}, "without a list of fields"),
         ({"type": "record", "name": "R", "fields": [{"name": "a"}]}, "no name or no type"),
+        ({"type": "record", "name": "R", "fields": ["a"]}, "no name or no type"),
+        (record({"type": "enum", "name": "E"}), r"value\.f0 is an Avro enum without a list"),
     ],
 )
 def test_an_avro_schema_that_columns_cannot_have_is_refused(schema: object, message: str) -> None:
