@@ -43,7 +43,8 @@ def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
         begin = start[at]
         if begin > end[at]:
             raise ConfigError(
-                f"{at.topic}/{at.partition} would begin at {begin} and end before it, at {end[at]}"
+                f"{at.topic}/{at.partition} would begin at {begin} and end before it, at {end[at]};"
+                f" move {options.starting.option} or {options.ending.option}"
             )
         if begin < bounds.start:
             if options.fail_on_data_loss:

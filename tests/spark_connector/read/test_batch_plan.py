@@ -75,7 +75,9 @@ def test_a_range_that_starts_at_its_end_is_empty_and_behind_it_an_error(town: Sp
     three = offsets(town, 3)
 
     assert ranges(town, startingOffsets=three, endingOffsets=three) == []
-    with pytest.raises(ConfigError, match="begin at 3 and end before it, at 2"):
+    with pytest.raises(
+        ConfigError, match="begin at 3 and end before it, at 2; move startingOffsets or "
+    ):
         ranges(town, startingOffsets=three, endingOffsets=offsets(town, 2))
 
 
