@@ -49,7 +49,7 @@ def imported(*words: str) -> set[str]:
         (["cluster", "status"], 104),
         (["consume"], 116),
         (["produce"], 124),
-        (["queue", "receive"], 189),
+        (["queue", "receive"], 191),
     ],
     ids=str,
 )
