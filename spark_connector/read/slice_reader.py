@@ -42,13 +42,12 @@ def read_slice(
         )
         try:
             for batch in fetcher.batches(decoder):
-                records = joiner.joined(batch) if joiner is not None else batch
-                if records is not None and queue is not None:
-                    records = of_origin(records, queue)
-                if records is not None and len(records):
-                    rows.add(records)
-                    if rows.is_full:
-                        yield rows.take()
+                for part in joiner.joined(batch) if joiner is not None else (batch,):
+                    records = part if queue is None else of_origin(part, queue)
+                    if records is not None and len(records):
+                        rows.add(records)
+                        if rows.is_full:
+                            yield rows.take()
         finally:
             fetcher.close()
     if rows.row_count:

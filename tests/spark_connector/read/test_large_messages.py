@@ -4,8 +4,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+
 from tests.spark_connector.spark_fixture import SparkFixture
-from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
+from tidelog.spark_connector.arrow.record_batch_builder import BYTES_MAX, arrow_schema
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.slice_reader import read_slice
 from tidelog.wire.errors import RecordTooLargeError
@@ -14,15 +16,20 @@ LONG = bytes(range(256)) * 4096 * 3
 """3 MiB, above the limit of one record."""
 
 
-def rows(town: SparkFixture, start: int, **options: str) -> list[tuple[int, bytes | None]]:
+def batches(town: SparkFixture, start: int, **options: str) -> list[pa.RecordBatch]:
     """Return offset and value of all records from an offset on."""
     (topic,) = town.client.admin.describe_topics([town.topic])
     end = topic.partitions[0].high_watermark
     schema = arrow_schema(["offset", "value"], ["bigint", "binary"])
     wanted = town.whole(topic.topic_id, end, start)
+    return list(read_slice(town.options(**options), schema, wanted))
+
+
+def rows(town: SparkFixture, start: int, **options: str) -> list[tuple[int, bytes | None]]:
+    """Return the same as tuples."""
     return [
         (row["offset"], row["value"])
-        for batch in read_slice(town.options(**options), schema, wanted)
+        for batch in batches(town, start, **options)
         for row in batch.to_pylist()
     ]
 
@@ -43,6 +50,16 @@ def test_a_large_message_is_one_row(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     assert rows(town, 0) == [(0, b"before"), (offset, LONG), (offset + 1, b"after")]
+
+
+def test_large_messages_of_one_batch_are_not_in_memory_together(town: SparkFixture) -> None:
+    town.client.admin.create_queue(town.topic, partitions=1)
+    town.client.queue(town.topic).send_batch([LONG] * 8)
+
+    found = batches(town, 0)
+
+    assert [value for batch in found for value in batch["value"].to_pylist()] == [LONG] * 8
+    assert max(batch.nbytes for batch in found) < BYTES_MAX + 2 * len(LONG)
 
 
 def test_chunks_may_lie_before_the_range_of_the_task(town: SparkFixture) -> None:
