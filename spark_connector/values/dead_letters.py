@@ -117,6 +117,14 @@ class DeadLetterWriter:
                 row_batches(letters, self._options, counts, sticky=0, known_keys=self._keys)
             )
 
+    def renew(self) -> None:
+        """Keep the staged records; call it for each batch, also for one without bad records.
+
+        Raises:
+            TidelogError: The transaction has ended, or no broker answered.
+        """
+        self._task.renew()
+
     def commit(self) -> None:
         """Make the records visible."""
         with self._naming_too_large():

@@ -135,6 +135,8 @@ class ValueReader:
                         )
                     letters.add(batch, found.bad)
                     rows = _without(rows, found.bad)
+                elif letters is not None:
+                    letters.renew()
                 yield rows
 
     def _rows(

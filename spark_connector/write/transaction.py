@@ -226,6 +226,23 @@ class StagingTask:
                 self._counts[topic] = len(known.partitions)
         return self._counts
 
+    def renew(self) -> None:
+        """Renew the transaction if half of its time has passed; `stage` does it too.
+
+        A task that works for long without records to stage calls it now and then.
+
+        Raises:
+            TransactionGoneError: The transaction has ended.
+            TidelogError: Earlier records were rejected, or no broker answered.
+        """
+        if time.monotonic() < self._renewed_at:
+            return
+        self._end_round()
+        begun_at = time.monotonic()
+        begun = begin(self._cluster, self._name, self._transaction_id, number=self.number)
+        self._require_same(begun)
+        self._renewed_at = begun_at + _renewed_after_s(begun)
+
     def stage(self, records: Iterable[RowBatch]) -> None:
         """Stage records; on return the last of them may wait or be in flight.
 
@@ -235,12 +252,7 @@ class StagingTask:
             TransactionGoneError: The transaction has ended.
             TidelogError: These or earlier records were rejected, or no broker answered.
         """
-        if time.monotonic() >= self._renewed_at:
-            self._end_round()
-            begun_at = time.monotonic()
-            begun = begin(self._cluster, self._name, self._transaction_id, number=self.number)
-            self._require_same(begun)
-            self._renewed_at = begun_at + _renewed_after_s(begun)
+        self.renew()
         now_ms = time.time_ns() // 1_000_000
         for part in records:
             at = TopicPartition(part.topic, part.partition)

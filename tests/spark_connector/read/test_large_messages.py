@@ -58,7 +58,7 @@ def test_large_messages_of_one_batch_are_not_in_memory_together(town: SparkFixtu
 
     found = batches(town, 0)
 
-    assert [value for batch in found for value in batch["value"].to_pylist()] == [LONG] * 8
+    assert [value for batch in found for value in batch.column("value").to_pylist()] == [LONG] * 8
     assert max(batch.nbytes for batch in found) < BYTES_MAX + 2 * len(LONG)
 
 

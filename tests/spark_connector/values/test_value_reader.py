@@ -22,7 +22,9 @@ from tidelog.spark_connector.source import TidelogSource
 from tidelog.spark_connector.values.dead_letters import COLUMNS
 from tidelog.spark_connector.values.value_reader import BadValueError, ValueReader
 from tidelog.spark_connector.values.value_type import ValueType
+from tidelog.spark_connector.write import transaction
 from tidelog.wire.errors import ConfigError, UnknownTopicError
+from tidelog.wire.messages.transactions import BeginTransactionReply
 
 VALUE = StructType().add("id", LongType()).add("name", StringType())
 BAD_VALUE = "struct<value:binary,reason:string>"
@@ -156,6 +158,40 @@ def test_a_task_that_ends_early_writes_no_dead_letters(town: SparkFixture) -> No
     assert letters(town, bad) == []
     assert len(list(rows(town, StructType().add("value", VALUE), **options))) == 1
     assert len(letters(town, bad)) == 1
+
+
+def test_good_batches_keep_the_staged_dead_letters(
+    town: SparkFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad_topic = f"{town.topic}-bad"
+    town.client.admin.create_topic(bad_topic)
+    town.create()
+    town.write([b"?"])
+    town.write([b'{"id":1}'])
+    options = town.options(
+        **{
+            "value.format": "json",
+            "value.schema": "id bigint",
+            "value.badRows": "deadLetter",
+            "value.deadLetterTopic": bad_topic,
+        }
+    )
+    of = ValueType.from_spark(StructType().add("id", LongType()).jsonValue())
+    schema = arrow_schema(COLUMNS, [COLUMN_TYPES[name] for name in COLUMNS])
+    (topic,) = town.client.admin.describe_topics([town.topic])
+    slices = [town.whole(topic.topic_id, end, start) for start, end in ((0, 1), (1, 2), (1, 2))]
+    batches = (batch for part in slices for batch in read_slice(options, schema, part))
+    begun: list[BeginTransactionReply] = []
+
+    def at_once(reply: BeginTransactionReply) -> float:
+        begun.append(reply)
+        return 0.0
+
+    monkeypatch.setattr(transaction, "_renewed_after_s", at_once)
+
+    counts = [len(begun) for _ in ValueReader(options, ("value",), of).decoded(batches)]
+
+    assert counts[0] < counts[1] < counts[2]
 
 
 def test_a_large_message_needs_a_dead_letter_topic_that_takes_it(town: SparkFixture) -> None:
