@@ -91,12 +91,15 @@ def forget(
         confirm(f"forget {which}? a program that goes on with it may write a transaction twice")
     kept = ask(lambda client: client.admin.forget_transactions(known, unused_for=unused_for_s))
     forgotten = [name for name in known if name not in kept]
+    unknown = [name for name in names if name not in known]
     if as_json:
         reasons = {name: str(error) for name, error in kept.items()}
-        print_json({"forgotten": forgotten, "kept": reasons})
+        print_json({"forgotten": forgotten, "kept": reasons, "unknown": unknown})
     else:
         for error in list(kept.values())[:_REASONS_MAX]:
             click.echo(str(error), err=True)
+        if unknown:
+            click.echo(f"not known, so there is nothing to forget: {', '.join(unknown)}", err=True)
         click.echo(f"forgot {counted(len(forgotten), 'name')}, kept {len(kept)}")
     if kept:
         raise click.exceptions.Exit(1)

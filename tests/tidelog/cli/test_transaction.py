@@ -92,7 +92,10 @@ def test_names_are_forgotten_and_kept_ones_are_named(
     assert "a client may still repeat its commit" in capsys.readouterr().err
     monkeypatch.setattr(transaction_commands, "UNUSED_MS_MIN", 0)
     assert main.run([*forget, "backfill-1", "unknown", "--unused-for", "0s", "--yes"]) == 0
-    assert capsys.readouterr().out == "forgot 1 name, kept 0\n"
+    assert capsys.readouterr() == (
+        "forgot 1 name, kept 0\n",
+        "not known, so there is nothing to forget: unknown\n",
+    )
     all_of_them = [*forget, "--prefix", "backfill-", "--unused-for", "0s", "--yes", "--json"]
     assert main.run(all_of_them) == 1
     found = json.loads(capsys.readouterr().out)
