@@ -14,6 +14,7 @@ from typing import Final, final
 
 from bench.raw import RawConnection
 from tidelog.wire.batch.record_batch import FORMAT_COLUMNAR, Columns, encode_batch
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
@@ -124,8 +125,12 @@ def _write(
     for number, batch in enumerate(islice(batches, record_count // RECORDS_IN_BATCH)):
         entry = PartitionBatch(topic_id, number % PARTITIONS, len(batch))
         request_of_batch = ProduceRequest(int(Acks.LEADER), 30_000, [entry])
-        (result,) = broker.ask(api.PRODUCE, request_of_batch, batch).results
-        assert result.error is None, result.error
+        while True:
+            (result,) = broker.ask(api.PRODUCE, request_of_batch, batch).results
+            if result.error is None:
+                break
+            # A new cluster begins at feature level 0, and rises at once.
+            assert result.error.code == ErrorCode.BROKER_NOT_READY, result.error
 
 
 def _batches(records: Records) -> Iterator[bytes]:

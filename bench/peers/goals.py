@@ -74,7 +74,8 @@ GOALS: Final = (
     Goal("queues", "batch 100 workers 64", "worked", 3.0),
     Goal("late", "delayed", "p50", 1.5),
     Goal("late", "expired", "p50", 1.5),
-    Goal("spark", "batch", "spark_rows", 1.0, _KAFKA),
+    Goal("spark", "batch", "spark_rows", 3.0, _KAFKA),
+    Goal("spark", "stream", "spark_rows", 3.0, _KAFKA),
 )
 
 
