@@ -6,6 +6,8 @@ process in namespaces of its own; when that ends, all others in them end, after 
 
 import argparse
 import logging
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,8 +44,19 @@ def main() -> int:
                 _say("interrupted")
                 return 130
             finally:
-                # The kernel kills all other processes in there with the first, and it is awaited.
-                inside.kill()
+                if inside.poll() is None:
+                    _end(inside)
+
+
+def _end(inside: "subprocess.Popen[bytes]") -> None:
+    """Kill the first process in the namespaces, and wait until all in there have ended.
+
+    The kernel kills the others with the first, and that one ends last. `unshare` waits for it.
+    """
+    children = Path(f"/proc/{inside.pid}/task/{inside.pid}/children").read_text(encoding="ascii")
+    for pid in map(int, children.split() or [str(inside.pid)]):
+        os.kill(pid, signal.SIGKILL)
+    inside.wait()
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
