@@ -51,7 +51,7 @@ _HINTS: Final = {
 _LIKELY: Final = 0.7
 """Similarity from which on one name is likely a misspelling of another."""
 _REQUEST_TIMEOUT_MS: Final = 30_000
-_CONNECT_TIMEOUT_MS: Final = 4_000
+_CONNECT_TIMEOUT_MS: Final = 3_000
 """A user learns within 5 s, with the time that Spark needs, that no broker is there."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 Choice = TypeVar("Choice", bound=str)
