@@ -45,7 +45,7 @@ test-postgresql: $(VENV)/installed-dev ## Run the tests that need PostgreSQL, wh
 .PHONY: spark-trial
 spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers during Spark jobs, needs Java
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
-		--timeout 3000 tests/system/spark_trials $(ARGS)
+		--timeout 3000 tests/system/spark_trials tests/system/spark/test_drivers.py $(ARGS)
 
 check: format-check lint types contracts limits wheel ## Run all checks except the tests
 

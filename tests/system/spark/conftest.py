@@ -11,11 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.installed import Installation, install_wheel
 from tests.system.spark.world import World
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
 
-collect_ignore_glob = [] if os.environ.get("TIDELOG_SPARK_TESTS") else ["test_*.py"]
+_OF_DRIVERS = "test_drivers.py"
+"""Tests that start drivers of their own, which takes minutes: `make spark-trial` runs them."""
+_files = {path.name for path in Path(__file__).parent.glob("test_*.py")}
+_wanted = _files - {_OF_DRIVERS} if os.environ.get("TIDELOG_SPARK_TESTS") else set[str]()
+_trials = {_OF_DRIVERS} if os.environ.get("TIDELOG_SPARK_TRIALS") else set[str]()
+collect_ignore_glob = sorted(_files - _wanted - _trials)
 _numbers = itertools.count()
 
 
@@ -45,3 +51,9 @@ def world(shared_world: World, tmp_path: Path) -> World:
     """Return Spark, a broker, and the name of a topic that does not exist yet."""
     del tmp_path
     return shared_world.named(f"topic-{next(_numbers)}")
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Return an environment with the wheel of tidelog, which is not activated."""
+    return install_wheel(tmp_path_factory.mktemp("installed"))
