@@ -55,7 +55,8 @@ async def test_a_broker_that_is_alone_no_longer_goes_on_from_its_last_time(
     assert clock.now_ms() == START_MS + HOUR_MS + 1000
 
 
-async def test_the_first_agreed_time_counts_at_once_for_queues() -> None:
+async def test_the_first_agreed_time_counts_at_once_for_queues(mock_clock: MockClock) -> None:
+    del mock_clock  # It stands still.
     clock = BrokerClock(WallClock(), unheard)
     assert clock.steady.now_ms() == START_MS
 
