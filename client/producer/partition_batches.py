@@ -178,11 +178,6 @@ class PartitionBatches:
         return self.open is not _CLOSED
 
     @property
-    def is_backed_up(self) -> bool:
-        """Whether closed batches wait to be sent."""
-        return bool(self.ready or self.unsent)
-
-    @property
     def awaits_producer_id(self) -> bool:
         """Whether sending waits for `restart_sequences`, and `restart_sequences` may be called."""
         if self._gap_order is None or self.sent:
