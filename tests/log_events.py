@@ -7,7 +7,16 @@ from typing import Final
 from tests.paths import ROOT
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
 
-ROOMS: Final = ("broker", "client", "coordinator", "isr", "logstore", "queue_layer", "wire")
+ROOMS: Final = (
+    "broker",
+    "client",
+    "coordinator",
+    "gateway",
+    "isr",
+    "logstore",
+    "queue_layer",
+    "wire",
+)
 CLI: Final = "tidelog/cli/serve"
 
 _FIRST: Final = {"probe", "_probe", "LogEvent", "_isr_event"}

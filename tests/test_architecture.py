@@ -18,6 +18,7 @@ ROOMS = [
     "broker",
     "client",
     "coordinator",
+    "gateway",
     "isr",
     "logstore",
     "queue_layer",

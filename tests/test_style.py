@@ -31,6 +31,7 @@ ROOMS = frozenset(
         "broker",
         "client",
         "coordinator",
+        "gateway",
         "isr",
         "logstore",
         "queue_layer",

@@ -1,0 +1,1 @@
+"""Gateways: protocols of other systems over the tidelog client; the server never imports them."""

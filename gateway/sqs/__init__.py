@@ -1,0 +1,1 @@
+"""The SQS front: the HTTP API of Amazon SQS over tidelog queues."""
