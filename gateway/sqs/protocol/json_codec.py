@@ -29,6 +29,7 @@ class JsonCodec(Codec):
     """AWS JSON 1.0."""
 
     def decode(self, request: HttpRequest) -> DecodedRequest:
+        """Return what a request asks for (`Codec.decode`)."""
         known = _DECODERS.get(request.headers.get(TARGET, b""))
         if known is None:
             raise SqsError(UNKNOWN_OPERATION, "")
@@ -39,10 +40,13 @@ class JsonCodec(Codec):
             raise SqsError(SERIALIZATION, str(error)) from error
 
     def encode_reply(self, action: str, reply: SqsReply, request_id: str) -> HttpResponse:
+        """Return the response to a request that succeeded (`Codec.encode_reply`)."""
+        _ = action  # only the query protocol names it
         body = b"" if reply is DONE else _encode(reply)
         return HttpResponse(200, CONTENT_TYPE, body, (("x-amzn-RequestId", request_id),))
 
     def encode_error(self, error: SqsError, request_id: str) -> HttpResponse:
+        """Return the response to a request that failed (`Codec.encode_error`)."""
         shape = error.shape
         body = {"__type": f"{shape.namespace}#{shape.json_name}", "message": error.message}
         fault = "Sender" if shape.is_senders_fault else "Receiver"
