@@ -90,6 +90,7 @@ INVALID_SIGNATURE: Final = ErrorShape(
 MISSING_AUTHENTICATION_TOKEN: Final = ErrorShape(
     "MissingAuthenticationTokenException", "MissingAuthenticationToken", 403, namespace=PLATFORM
 )
+REQUEST_EXPIRED: Final = _common("RequestExpired")
 SERIALIZATION: Final = ErrorShape("SerializationException", "MalformedInput", namespace=PLATFORM)
 UNKNOWN_OPERATION: Final = ErrorShape(
     "UnknownOperationException", "InvalidAction", namespace=PLATFORM
