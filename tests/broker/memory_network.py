@@ -76,6 +76,10 @@ class MemoryStream:
     async def handshake(self) -> None:
         """See `wire.env.env.Stream`."""
 
+    def fileno(self) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return None
+
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""
         pipe = self._incoming

@@ -55,6 +55,9 @@ class FakeStream:
     async def handshake(self) -> None:
         pass
 
+    def fileno(self) -> int | None:
+        return None
+
     def receive_nowait(self, buffer: memoryview) -> int | None:
         self.receive_count += 1
         self._check()

@@ -77,6 +77,10 @@ class Stream(Protocol):
         """The certificate by which the other side has proved itself; `None` without one."""
         ...
 
+    def fileno(self) -> int | None:
+        """Return the descriptor, for watching alone; `None` where there is none, or no more."""
+        ...
+
     async def handshake(self) -> None:
         """Exchange what must come before the first byte, as TLS does; nothing on plain TCP.
 

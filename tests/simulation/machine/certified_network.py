@@ -117,6 +117,10 @@ class CertifiedStream:
                 data += bytes(buffer[:received])
         return data
 
+    def fileno(self) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return self._stream.fileno()
+
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""
         return self._stream.receive_nowait(buffer)

@@ -115,6 +115,10 @@ class SimulatedStream:
     async def handshake(self) -> None:
         """See `wire.env.env.Stream`."""
 
+    def fileno(self) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return None
+
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""
         self._check_open()

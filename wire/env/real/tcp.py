@@ -65,6 +65,10 @@ class TcpStream:
         """See `wire.env.env.Stream`."""
         return None
 
+    def fileno(self) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return self._sock.fileno() if self._sock.fileno() != -1 else None
+
     async def handshake(self) -> None:
         """See `wire.env.env.Stream`."""
 

@@ -83,6 +83,10 @@ class TlsStream:
         """See `wire.env.env.Stream`."""
         return self._certificate
 
+    def fileno(self) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return self._sock.fileno() if self._sock.fileno() != -1 else None
+
     async def handshake(self, threads: HandshakeThreads | None = None) -> None:
         """See `wire.env.env.Stream`. Each step takes a thread of `threads`, if given."""
         wait = self.wait_readable if self._is_server else None
@@ -314,6 +318,10 @@ class AcceptedStream:
         self._is_required = is_required
         self._threads = threads
         self._stream: TcpStream | TlsStream = tcp
+
+    def fileno(self) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return self._stream.fileno()
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""

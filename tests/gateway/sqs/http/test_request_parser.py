@@ -1,0 +1,106 @@
+"""Requests from bytes, as the parser of the SQS front finds them."""
+
+import pytest
+
+from tidelog.gateway.sqs.http.request_parser import (
+    BODY_MAX_BYTES,
+    HEAD_MAX_BYTES,
+    RequestParser,
+)
+
+POST = b"POST /q HTTP/1.1\r\nHost: a:1\r\nX-A:  one \r\nx-a: two\r\nContent-Length: 4\r\n\r\nbody"
+CHUNKED = (
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2\r\nbo\r\n2;some=extension\r\ndy\r\n0\r\nTrailer: x\r\n\r\n"
+)
+
+
+def fed(data: bytes, *, at_once: int = 1 << 20) -> RequestParser:
+    parser = RequestParser()
+    for start in range(0, len(data), at_once):
+        parser.feed(memoryview(data)[start : start + at_once])
+    return parser
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 1_000])
+def test_a_request_may_arrive_in_any_pieces(at_once: int) -> None:
+    parser = fed(POST + POST, at_once=at_once)
+
+    first, second = parser.requests
+    assert first == second
+    request = first.request
+    assert (request.method, request.target, request.body) == (b"POST", b"/q", b"body")
+    assert request.headers[b"x-a"].split(b",")[1] == b"two"
+    assert request.headers[b"host"] == b"a:1"
+    assert first.keeps_alive
+    assert parser.is_between
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 1_000])
+def test_a_body_may_come_in_chunks(at_once: int) -> None:
+    parser = fed(CHUNKED + POST, at_once=at_once)
+
+    assert [each.request.body for each in parser.requests] == [b"body", b"body"]
+
+
+@pytest.mark.parametrize(
+    ("head", "keeps_alive"),
+    [
+        (b"GET / HTTP/1.1\r\n", True),
+        (b"GET / HTTP/1.1\r\nConnection: close\r\n", False),
+        (b"GET / HTTP/1.0\r\n", False),
+        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n", True),
+    ],
+)
+def test_a_request_says_whether_another_one_follows(head: bytes, *, keeps_alive: bool) -> None:
+    (parsed,) = fed(head + b"\r\n").requests
+
+    assert parsed.keeps_alive is keeps_alive
+
+
+def test_an_offer_of_another_protocol_is_declined() -> None:
+    offer = b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nrest"
+
+    parser = fed(offer)
+
+    (parsed,) = parser.requests
+    assert not parsed.keeps_alive
+    assert parser.refusal is None
+
+
+def test_a_client_may_wait_for_leave_to_send_its_body() -> None:
+    head = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    waiting = fed(head)
+    assert waiting.wants_continue
+    assert not waiting.is_between
+
+    complete = fed(head + b"hi", at_once=len(head))
+    assert not complete.wants_continue
+    assert complete.requests[0].request.body == b"hi"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01 hello of TLS", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_MAX_BYTES + 1), 413),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * HEAD_MAX_BYTES, 431),
+        (b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % each for each in range(200)), 431),
+    ],
+)
+def test_a_bad_request_is_refused_after_those_before_it(data: bytes, status: int) -> None:
+    parser = fed(POST + data)
+
+    assert len(parser.requests) == 1
+    assert parser.refusal is not None
+    assert parser.refusal.status == status
+
+
+def test_chunks_have_the_limit_of_a_body() -> None:
+    chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
+    parser = fed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 9)
+
+    assert parser.refusal is not None
+    assert parser.refusal.status == 413
