@@ -307,7 +307,7 @@ class QueuePartition:
     def start_redrive(self, command: RedriveCommand, *, now_ms: int) -> Outcome[int]:
         """Decide that the messages that are visible now are moved; the reply is their number.
 
-        The same call while it runs changes nothing: a reply may have been lost.
+        The same call changes nothing: a reply may have been lost.
 
         Raises:
             InvalidRequestError: A different redrive is running.
@@ -315,8 +315,8 @@ class QueuePartition:
         now_ms = self.state.advance(now_ms)
         to_move = self.state.counts().visible
         entries = redrive.start(self.state, command, to_move)
-        running = redrive.running(self.state)
-        return Outcome(now_ms, entries, to_move if running is None else running.to_move)
+        same = None if entries else self.state.redrive
+        return Outcome(now_ms, entries, to_move if same is None else same.to_move)
 
     def redrive_candidates(self, max_messages: int) -> tuple[list[Run], int]:
         """Return the next messages of a redrive, and the offset below which they are all.

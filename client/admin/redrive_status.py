@@ -4,16 +4,19 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
 import msgspec
 
 from tidelog.wire.messages.redrives import RedriveDescription, RedriveStatus
 
+_KEPT: Final = 10
+"""Redrives that a queue reports, as many as each of its partitions remembers."""
+
 
 @final
 class RedriveReport(msgspec.Struct, frozen=True):
-    """Redrive that runs, or the last one that ran."""
+    """Redrive that runs, or ran."""
 
     status: RedriveStatus | None
     """Status of the partitions together: it runs while it runs in one of them; `None`: the queue
@@ -44,6 +47,10 @@ class RedriveReport(msgspec.Struct, frozen=True):
     """Destination; `None` if each message returns to its source."""
     reason: str = ""
     """Reason of a failure or cancellation."""
+    redrive_id: bytes = b""
+    """Id that its program chose; empty for none."""
+    note: str = ""
+    """Text of its program."""
 
     @property
     def is_over(self) -> bool:
@@ -80,7 +87,27 @@ def report_of(partitions: Sequence[RedriveDescription], now_ms: int) -> RedriveR
         only_from=newest.origin_queue,
         to_topic_id=newest.destination,
         reason=next((each.reason for each in known if each.status == status and each.reason), ""),
+        redrive_id=newest.redrive_id,
+        note=newest.note,
     )
+
+
+def reports_of(redrives: Sequence[RedriveDescription], now_ms: int) -> list[RedriveReport]:
+    """Return the reports of the redrives of partitions, the latest first.
+
+    Redrives of several partitions are one if they have the same id, or none and the same number.
+    """
+    groups: dict[tuple[bytes, int], list[RedriveDescription]] = {}
+    for each in redrives:
+        if each.status is not None:
+            key = (each.redrive_id, 0 if each.redrive_id else each.number)
+            groups.setdefault(key, []).append(each)
+    latest = sorted(
+        groups.values(),
+        key=lambda group: max((each.started_ms, each.number) for each in group),
+        reverse=True,
+    )
+    return [report_of(group, now_ms) for group in latest[:_KEPT]]
 
 
 _URGENCY = (

@@ -130,20 +130,29 @@ class PartitionCalls:
 
         return await self.call_all(ask, is_repeatable=True)
 
-    async def redrives(self) -> tuple[list[RedriveDescription], int]:
-        """Return the progress of redrives, and the time at a broker that answered."""
+    async def redrives(self, *, with_earlier: bool = False) -> tuple[list[RedriveDescription], int]:
+        """Return the progress of redrives, and the time at a broker that answered.
+
+        Args:
+            with_earlier: Whether to return all redrives that the partitions remember; else the
+                latest one of each.
+        """
         now_ms = 0
+        earlier: dict[int, list[RedriveDescription]] = {}
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
         ) -> Sequence[RedriveDescription]:
             nonlocal now_ms
-            request = DescribeRedriveRequest(queue.queue_id, partitions)
+            request = DescribeRedriveRequest(queue.queue_id, partitions, with_earlier)
             reply = await self._cluster.call_once(connection, api.DESCRIBE_REDRIVE, request)
             now_ms = reply.now_ms
+            for number in partitions:
+                earlier[number] = [each for each in reply.earlier if each.partition == number]
             return reply.redrives
 
-        return await self.call_all(ask, is_repeatable=True), now_ms
+        latest = await self.call_all(ask, is_repeatable=True)
+        return [*latest, *(each for redrives in earlier.values() for each in redrives)], now_ms
 
     async def call_all(self, ask: Ask[Result], *, is_repeatable: bool) -> list[Result]:
         """Return the results of every partition, in order.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tidelog.client.admin.queue_metadata import setting_of
 from tidelog.client.admin.queues import describe_queues
-from tidelog.client.admin.redrive_status import RedriveReport, report_of
+from tidelog.client.admin.redrive_status import RedriveReport, report_of, reports_of
 from tidelog.client.cluster.durations import milliseconds_of
 from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.config import configured
@@ -600,6 +600,8 @@ class Queue:
         to_topic: str | None = None,
         messages_per_s: int | None = None,
         only_from: str | None = None,
+        redrive_id: bytes = b"",
+        note: str = "",
     ) -> int:
         """Start to move the dead letters of this dead-letter queue back; return their number.
 
@@ -610,6 +612,10 @@ class Queue:
             to_topic: Destination; by default the source of each message.
             messages_per_s: Maximum messages per second and partition; by default without a limit.
             only_from: Only dead letters of this queue.
+            redrive_id: Up to 64 bytes that name the redrive: the call may be repeated with them,
+                also after its end, and is an error while a redrive with another id runs. Empty for
+                none; then a call with the same arguments is the same redrive.
+            note: Text of up to 1,024 characters, which reports return.
 
         Raises:
             InvalidRequestError: Another redrive runs, or the arguments contradict each other.
@@ -618,16 +624,32 @@ class Queue:
         destination = None
         if to_topic is not None:
             destination = (await self._cluster.topic(to_topic)).topic_id
-        wanted = RedriveRequest(b"", [], destination, messages_per_s, only_from)
+        wanted = RedriveRequest(
+            b"",
+            [],
+            destination,
+            messages_per_s,
+            only_from,
+            redrive_id=redrive_id,
+            note=note,
+        )
         return sum(done.count for done in await self._calls.redrive(wanted))
 
     async def redrive_status(self) -> RedriveReport:
         """Return the progress of the current or last redrive of this dead-letter queue."""
         return report_of(*await self._calls.redrives())
 
-    async def cancel_redrive(self) -> None:
-        """Stop the redrive; messages that were not taken out yet stay."""
-        await self._calls.redrive(RedriveRequest(b"", [], is_cancelled=True))
+    async def redrives(self) -> list[RedriveReport]:
+        """Return the progress of up to ten redrives, the latest first."""
+        return reports_of(*await self._calls.redrives(with_earlier=True))
+
+    async def cancel_redrive(self, redrive_id: bytes = b"") -> None:
+        """Stop the redrive; messages that were not taken out yet stay.
+
+        Args:
+            redrive_id: Stop the redrive of this id only; empty for any.
+        """
+        await self._calls.redrive(RedriveRequest(b"", [], is_cancelled=True, redrive_id=redrive_id))
 
 
 def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message | InvalidReceiptError]:

@@ -37,20 +37,28 @@ class RedriveCommand:
     messages_per_s: int | None = None
     origin_queue: str | None = None
     """Only messages from this queue."""
+    redrive_id: bytes = b""
+    """Id that the client chose, so that a repeated command starts nothing; empty for none."""
+    note: str = ""
+    """Text of the client for reports."""
 
 
 def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
-    """Return the entries of a new redrive; none if an equal one is running.
+    """Return the entries of a new redrive; none if the last one is that of the command.
+
+    With an id that is the redrive of this id, also after its end; without one an equal redrive that
+    is running.
 
     Raises:
         InvalidRequestError: A different redrive is running.
     """
+    if command.redrive_id and state.redrive and state.redrive.redrive_id == command.redrive_id:
+        return []
     redrive = running(state)
     if redrive is not None:
-        if (redrive.destination, redrive.messages_per_s, redrive.origin_queue) == (
-            command.destination,
-            command.messages_per_s,
-            command.origin_queue,
+        if not command.redrive_id and (
+            (redrive.destination, redrive.messages_per_s, redrive.origin_queue)
+            == (command.destination, command.messages_per_s, command.origin_queue)
         ):
             return []
         raise InvalidRequestError("another redrive of this queue is running; cancel it or wait")
@@ -61,6 +69,8 @@ def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyE
             command.destination,
             command.messages_per_s,
             command.origin_queue,
+            command.redrive_id,
+            command.note,
         )
     ]
 

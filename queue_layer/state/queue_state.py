@@ -26,7 +26,7 @@ from tidelog.queue_layer.state.pending_dead_letters import (
     PendingDeadLetters,
 )
 from tidelog.queue_layer.state.receive_attempts import ReceiveAttempts
-from tidelog.queue_layer.state.redrive_state import Redrive
+from tidelog.queue_layer.state.redrive_state import Redrive, Redrives
 from tidelog.queue_layer.state.snapshots import SNAPSHOT_PARTS, SnapshotReader, snapshot_entries
 from tidelog.queue_layer.state.unreceived import UnreceivedRecords, chunks_in, delays_in
 from tidelog.wire.messages.queue_journal import (
@@ -113,8 +113,7 @@ class QueueState:
         of them may have changed since. Empty until `start`."""
         self.moves = PendingDeadLetters()
         self.attempts = ReceiveAttempts()
-        self.redrive: Redrive | None = None
-        """Redrive that runs, or the last one that ran."""
+        self.redrives = Redrives()
         self.unreceived = UnreceivedRecords(0, 0)
         self.ended_leases = 0
         """Messages whose lease has ended by time alone since `take_ended_leases`; to be read only.
@@ -194,9 +193,9 @@ class QueueState:
         return self.moves.background_work
 
     @property
-    def redriven_on_the_way(self) -> int:
-        """Number of messages of the redrive that are neither at their target nor back."""
-        return 0 if self.redrive is None else self.moves.count_of(self.redrive.number)
+    def redrive(self) -> Redrive | None:
+        """Redrive that runs, or the last one that ran."""
+        return self.redrives.latest
 
     @property
     def visible_count(self) -> int:
@@ -274,6 +273,7 @@ class QueueState:
                 None if self.redrive is None else self.redrive.snapshot(),
                 list(self.attempts),
                 self.purged_below,
+                [each.snapshot() for each in self.redrives.earlier],
             ),
             self.runs,
             now_ms=self.time_ms,
@@ -591,7 +591,7 @@ class QueueState:
         self._take_out(entry.runs, "")
         self.moves.add(_target(entry.target), entry.runs, redrive=redrive.number)
         taken = redrive.taken + sum(count for _, count in entry.runs)
-        self.redrive = replace(redrive, taken=taken)
+        self.redrives.change(redrive.number, lambda each: replace(each, taken=taken))
 
     def _take_out(self, runs: list[Run], reason: str) -> None:
         def die(status: MessageStatus) -> MessageStatus:
@@ -604,9 +604,9 @@ class QueueState:
         batch = self.moves.next_if(target, entry.epoch, entry.sequence, count=entry.count)
         if batch is not None:
             self._done(self.moves.pop(target, entry.count))
-            redrive = self.redrive
-            if redrive is not None and redrive.number == batch.redrive:
-                self.redrive = replace(redrive, moved=redrive.moved + entry.count)
+            self.redrives.change(
+                batch.redrive, lambda each: replace(each, moved=each.moved + entry.count)
+            )
 
     def _move_failed(self, entry: MoveFailed, now_ms: int) -> None:
         target = _target(entry.target)
@@ -620,9 +620,9 @@ class QueueState:
         batch = self.moves.next_if(target, entry.epoch, entry.sequence, count=entry.count)
         if batch is not None:
             self._change_all(self.moves.give_up(target, entry.count), revive)
-            redrive = self.redrive
-            if redrive is not None and redrive.number == batch.redrive:
-                self.redrive = replace(redrive, failed=redrive.failed + entry.count)
+            self.redrives.change(
+                batch.redrive, lambda each: replace(each, failed=each.failed + entry.count)
+            )
 
     def _removed(self, entry: LogStartAdvanced | Purged) -> None:
         if isinstance(entry, LogStartAdvanced):
@@ -649,15 +649,19 @@ class QueueState:
             self.order.on_deleted(start, end)
 
     def _redrive_started(self, entry: RedriveStarted, now_ms: int) -> None:
-        self.redrive = Redrive(
-            end=entry.end,
-            next_offset=self.low_water_mark,
-            to_move=entry.to_move,
-            started_ms=now_ms,
-            number=1 if self.redrive is None else self.redrive.number + 1,
-            destination=entry.destination,
-            messages_per_s=entry.messages_per_s,
-            origin_queue=entry.origin_queue,
+        self.redrives.start(
+            Redrive(
+                end=entry.end,
+                next_offset=self.low_water_mark,
+                to_move=entry.to_move,
+                started_ms=now_ms,
+                number=1 if self.redrive is None else self.redrive.number + 1,
+                destination=entry.destination,
+                messages_per_s=entry.messages_per_s,
+                origin_queue=entry.origin_queue,
+                redrive_id=entry.redrive_id,
+                note=entry.note,
+            )
         )
 
     def _redrive_went_on(self, entry: RedriveProgressed | RedriveEnded, now_ms: int) -> None:
@@ -665,16 +669,16 @@ class QueueState:
         if redrive is None:
             return
         if isinstance(entry, RedriveProgressed):
-            skipped = redrive.skipped + entry.skipped
-            self.redrive = replace(
+            changed = replace(
                 redrive,
                 next_offset=entry.next_offset,
-                skipped=skipped,
+                skipped=redrive.skipped + entry.skipped,
                 reason=redrive.reason or entry.reason,
             )
         else:
             status = RedriveStatus(entry.status)
-            self.redrive = replace(redrive, status=status, reason=entry.reason, ended_ms=now_ms)
+            changed = replace(redrive, status=status, reason=entry.reason, ended_ms=now_ms)
+        self.redrives.change(redrive.number, lambda _: changed)
 
     def _snapshot_ended(self, entry: SnapshotEnded) -> None:
         if self._snapshot is None or not self._snapshot.is_complete(entry):
@@ -689,7 +693,7 @@ class QueueState:
         self.void_below_lease_id = reader.started.void_below_lease_id
         self.purged_below = reader.started.purged_below
         self.moves = PendingDeadLetters(reader.moves)
-        self.redrive = reader.redrive()
+        self.redrives = reader.redrives()
         self.attempts.clear()
         for attempt in reader.attempts:
             self.attempts.received(attempt)

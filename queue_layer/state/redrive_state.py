@@ -1,19 +1,23 @@
-"""Redrive of a queue partition: a job that moves messages, mostly dead letters back.
+"""Redrives of a queue partition: jobs that move messages, mostly dead letters back.
 
-Pure: declarations.
+Pure: no clock, no I/O.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from tidelog.wire.messages.queue_journal import SnapshotRedrive
 from tidelog.wire.messages.redrives import RedriveStatus
+
+REDRIVES_KEPT: Final = 10
+"""Redrives of a partition that are remembered (SQS: ListMessageMoveTasks)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """The redrive of one partition that runs, or the last one that ran."""
+    """A redrive of one partition that runs, or ran."""
 
     end: int
     """Exclusive end: messages that came after its start stay."""
@@ -42,6 +46,10 @@ class Redrive:
     """Only messages from this queue."""
     reason: str = ""
     """Reason of a failure or cancellation; while it runs, of the failure to come."""
+    redrive_id: bytes = b""
+    """Id that the client chose, the same in all partitions; empty for none."""
+    note: str = ""
+    """Text of the client for reports."""
 
     @property
     def left(self) -> int:
@@ -68,6 +76,8 @@ class Redrive:
             self.failed,
             self.skipped,
             self.ended_ms,
+            self.redrive_id,
+            self.note,
         )
 
     @classmethod
@@ -89,4 +99,33 @@ class Redrive:
             messages_per_s=kept.messages_per_s,
             origin_queue=kept.origin_queue,
             reason=kept.reason,
+            redrive_id=kept.redrive_id,
+            note=kept.note,
         )
+
+
+@final
+class Redrives:
+    """The latest redrives of a partition, up to `REDRIVES_KEPT`."""
+
+    def __init__(self, kept: Iterable[Redrive] = ()) -> None:
+        """Begin with redrives in the order of their starts."""
+        self._kept = list(kept)
+
+    @property
+    def latest(self) -> Redrive | None:
+        """Redrive that runs, or the last one that ran."""
+        return self._kept[-1] if self._kept else None
+
+    @property
+    def earlier(self) -> list[Redrive]:
+        """The redrives before `latest`, in the order of their starts."""
+        return self._kept[:-1]
+
+    def start(self, redrive: Redrive) -> None:
+        """Remember a new redrive as the latest, and forget the oldest one of too many."""
+        self._kept = [*self._kept, redrive][-REDRIVES_KEPT:]
+
+    def change(self, number: int, changed: Callable[[Redrive], Redrive]) -> None:
+        """Replace the redrive of a number, if it is remembered."""
+        self._kept = [changed(each) if each.number == number else each for each in self._kept]

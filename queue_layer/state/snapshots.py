@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tidelog.queue_layer.state.message_runs import Piece
 from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
-from tidelog.queue_layer.state.redrive_state import Redrive
+from tidelog.queue_layer.state.redrive_state import Redrive, Redrives
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Attempt,
@@ -196,7 +196,8 @@ class SnapshotReader:
         """Return whether all parts were there."""
         return len(self.runs) == ended.run_count
 
-    def redrive(self) -> Redrive | None:
-        """Return the redrive that runs, or ran last."""
-        kept = self.started.redrive
-        return None if kept is None else Redrive.from_snapshot(kept)
+    def redrives(self) -> Redrives:
+        """Return the redrives that the state remembers."""
+        latest = self.started.redrive
+        kept = [*self.started.earlier_redrives, *([] if latest is None else [latest])]
+        return Redrives(Redrive.from_snapshot(each) for each in kept)

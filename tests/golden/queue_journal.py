@@ -33,7 +33,7 @@ ENTRIES: list[queue_journal.AnyEntry] = [
     queue_journal.LogStartAdvanced(1003),
     queue_journal.Expired([(1004, 1)]),
     queue_journal.Purged(1040),
-    queue_journal.RedriveStarted(1040, 12, None, 50, "orders"),
+    queue_journal.RedriveStarted(1040, 12, None, 50, "orders", b"task", "for the auditors"),
     queue_journal.Redriven([(1009, 1)], DEAD),
     queue_journal.RedriveProgressed(1010, 3, "no topic"),
     queue_journal.RedriveEnded(2, "cancelled"),
@@ -45,6 +45,7 @@ ENTRIES: list[queue_journal.AnyEntry] = [
         queue_journal.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
         [Attempt(b"attempt", 1, ((1000, 10), (1020, 1)), NOW_MS - 2000, NOW_MS + 30_000)],
         900,
+        [queue_journal.SnapshotRedrive(1, 900, 900, 3, 3, NOW_MS - 90_000, redrive_id=b"first")],
     ),
     queue_journal.SnapshotRuns(
         [("worker-1", "")], [queue_journal.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]

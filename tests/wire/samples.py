@@ -423,6 +423,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     **group_samples.IN_OLDER_VERSIONS,
     **message_samples.IN_OLDER_VERSIONS,
     **queue_samples.IN_OLDER_VERSIONS,
+    **redrive_samples.IN_OLDER_VERSIONS,
     **topic_samples.IN_OLDER_VERSIONS,
     **transaction_samples.IN_OLDER_VERSIONS,
     "metadata_reply_v1": MetadataReply(

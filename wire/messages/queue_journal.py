@@ -185,6 +185,10 @@ class RedriveStarted(JournalEntry, frozen=True, tag=15):
     """Topic id; `None` for each message's source."""
     messages_per_s: int | None = None
     origin_queue: str | None = None
+    redrive_id: bytes = b""
+    """Id that the client chose, the same in all partitions; empty for none."""
+    note: str = ""
+    """Text of the client for reports."""
 
 
 @final
@@ -262,7 +266,7 @@ class SnapshotMoves(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
-    """The running redrive, or the last one."""
+    """The running redrive, or an earlier one."""
 
     status: int
     end: int
@@ -279,6 +283,8 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
     failed: int = 0
     skipped: int = 0
     ended_ms: int | None = None
+    redrive_id: bytes = b""
+    note: str = ""
 
 
 @final
@@ -297,6 +303,8 @@ class SnapshotStarted(JournalEntry, frozen=True, tag=19):
     """Receives that can be repeated."""
     purged_below: Offset = 0
     """See `QueueState.purged_below`."""
+    earlier_redrives: list[SnapshotRedrive] = []
+    """The redrives before `redrive` that are remembered, in the order of their starts."""
 
 
 @final

@@ -358,6 +358,13 @@ class RedriveRequest(msgspec.Struct, frozen=True, array_like=True):
     """Filter: only messages from this queue."""
     is_cancelled: bool = False
     """Whether to cancel the running redrive."""
+    redrive_id: bytes = b""
+    """Up to 64 bytes that the client chose. A start fails while a redrive with another id runs, and
+    changes nothing if the last redrive has this id; a cancellation ends the redrive with this id
+    only. Empty: a start is equal to the running redrive if its fields are, and a cancellation ends
+    any."""
+    note: str = ""
+    """Text for reports, up to 1,024 characters."""
 
 
 class QueuePartitionDone(msgspec.Struct, frozen=True, array_like=True):

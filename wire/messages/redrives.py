@@ -28,6 +28,8 @@ class DescribeRedriveRequest(msgspec.Struct, frozen=True, array_like=True):
     queue_id: bytes
     """Id of the dead-letter queue."""
     partitions: LongListed[int]
+    with_earlier: bool = False
+    """Whether to return up to nine earlier redrives of each partition."""
 
 
 class RedriveDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -61,6 +63,12 @@ class RedriveDescription(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     """Reason of the failure or cancellation."""
     error: ErrorDetail | None = None
+    number: int = 0
+    """Number among all redrives of the partition, from 1 on; 0 of brokers before version 2."""
+    redrive_id: bytes = b""
+    """Id that the client chose, the same in all partitions; empty for none."""
+    note: str = ""
+    """Text of the client."""
 
 
 class DescribeRedriveReply(msgspec.Struct, frozen=True, array_like=True):
@@ -69,3 +77,5 @@ class DescribeRedriveReply(msgspec.Struct, frozen=True, array_like=True):
     redrives: list[RedriveDescription]
     now_ms: int
     """Time of the broker, the reference of `started_ms`."""
+    earlier: list[RedriveDescription] = []
+    """The redrives before, of all partitions; none unless the request asks for them."""

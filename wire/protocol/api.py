@@ -398,7 +398,7 @@ PEEK = Api(ApiKey.PEEK, queues.PeekRequest, queues.PeekReply, max_version=2)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
 PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 QUEUE_SEEK = Api(ApiKey.QUEUE_SEEK, queues.QueueSeekRequest, queues.QueueDoneReply)
-REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
+REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply, max_version=2)
 GET_PURGE_OFFSET = Api(
     ApiKey.GET_PURGE_OFFSET, queues.GetPurgeOffsetRequest, queues.GetPurgeOffsetReply
 )
@@ -406,7 +406,10 @@ CANCEL_SCHEDULED = Api(
     ApiKey.CANCEL_SCHEDULED, queues.CancelScheduledRequest, queues.CancelScheduledReply
 )
 DESCRIBE_REDRIVE = Api(
-    ApiKey.DESCRIBE_REDRIVE, redrives.DescribeRedriveRequest, redrives.DescribeRedriveReply
+    ApiKey.DESCRIBE_REDRIVE,
+    redrives.DescribeRedriveRequest,
+    redrives.DescribeRedriveReply,
+    max_version=2,
 )
 DESCRIBE_PRODUCER = Api(
     ApiKey.DESCRIBE_PRODUCER, produce.DescribeProducerRequest, produce.DescribeProducerReply

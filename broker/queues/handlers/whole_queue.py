@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from operator import gt
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -14,6 +14,7 @@ from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.remove import removal_end
+from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
@@ -43,6 +44,10 @@ from tidelog.wire.messages.redrives import (
     RedriveDescription,
     RedriveStatus,
 )
+
+_REDRIVE_ID_BYTES_MAX: Final = 64
+_NOTE_MAX: Final = 1024
+"""Maximum characters: the journal and its snapshots keep the notes of ten redrives."""
 
 
 @final
@@ -189,7 +194,14 @@ class WholeQueueHandler:
             destination=request.destination,
             messages_per_s=request.messages_per_s,
             origin_queue=request.origin_queue,
+            redrive_id=request.redrive_id,
+            note=request.note,
         )
+        if len(command.redrive_id) > _REDRIVE_ID_BYTES_MAX or len(command.note) > _NOTE_MAX:
+            raise InvalidRequestError(
+                f"a redrive id has at most {_REDRIVE_ID_BYTES_MAX} bytes, and its note at most"
+                f" {_NOTE_MAX} characters"
+            )
         if command.messages_per_s is not None and command.messages_per_s < 1:
             raise InvalidRequestError("messages_per_s must be at least 1, or not given")
 
@@ -197,8 +209,11 @@ class WholeQueueHandler:
             core, now_ms = hosted.core, hosted.now_ms()
             if not request.is_cancelled:
                 return hosted.decide(core.start_redrive(command, now_ms=now_ms))
+            latest = core.state.redrive
+            if latest is None or command.redrive_id not in (b"", latest.redrive_id):
+                return 0
             hosted.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
-            return 0 if core.state.redrive is None else core.state.redrive.taken
+            return latest.taken
 
         return await self._do(request.queue_id, request.partitions, redrive)
 
@@ -206,18 +221,22 @@ class WholeQueueHandler:
         """Return the progress of redrives."""
         self._server.check_partition_count(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
-        redrives: list[RedriveDescription] = []
+        latest: list[RedriveDescription] = []
+        earlier: list[RedriveDescription] = []
         for number in request.partitions:
             try:
                 hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):
                     await hosted.wait_loaded()
-                redrives.append(_described(hosted))
+                redrives = hosted.core.state.redrives
+                latest.append(_described(hosted, redrives.latest))
+                if request.with_earlier:
+                    earlier.extend(_described(hosted, each) for each in redrives.earlier)
             except UnknownQueueError:
                 raise
             except BrokerError as error:
-                redrives.append(RedriveDescription(number, error=error.to_wire()))
-        return DescribeRedriveReply(redrives, self._server.env.clock.now_ms())
+                latest.append(RedriveDescription(number, error=error.to_wire()))
+        return DescribeRedriveReply(latest, self._server.env.clock.now_ms(), earlier)
 
     async def _do(
         self,
@@ -248,8 +267,7 @@ class WholeQueueHandler:
         return QueueDoneReply(results)
 
 
-def _described(hosted: HostedPartition) -> RedriveDescription:
-    redrive = hosted.core.state.redrive
+def _described(hosted: HostedPartition, redrive: Redrive | None) -> RedriveDescription:
     if redrive is None:
         return RedriveDescription(hosted.number)
     return RedriveDescription(
@@ -259,7 +277,7 @@ def _described(hosted: HostedPartition) -> RedriveDescription:
         redrive.ended_ms,
         redrive.to_move,
         redrive.moved,
-        hosted.core.state.redriven_on_the_way,
+        hosted.core.state.moves.count_of(redrive.number),
         redrive.left,
         redrive.skipped,
         redrive.failed,
@@ -267,4 +285,7 @@ def _described(hosted: HostedPartition) -> RedriveDescription:
         redrive.messages_per_s,
         redrive.origin_queue,
         redrive.reason,
+        number=redrive.number,
+        redrive_id=redrive.redrive_id,
+        note=redrive.note,
     )

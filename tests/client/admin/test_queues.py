@@ -12,7 +12,7 @@ from tidelog.broker.handlers import queue_admin
 from tidelog.client.admin.queue_batches import NewQueue
 from tidelog.client.admin.queue_counts import MessageCounts, count_messages, sum_of
 from tidelog.client.admin.queues import Setting, name_of_setting, settings_as_text
-from tidelog.client.admin.redrive_status import report_of
+from tidelog.client.admin.redrive_status import report_of, reports_of
 from tidelog.wire.config.queue_config import ALERT_SETTINGS
 from tidelog.wire.errors import (
     InvalidConfigError,
@@ -349,6 +349,18 @@ def test_a_redrive_is_not_over_while_messages_move() -> None:
     assert report.is_over
     assert report.ended_ms == STARTED_MS + 4000
     assert report.messages_per_s == 20
+
+
+def test_redrives_of_partitions_are_one_by_their_id_and_the_latest_is_first() -> None:
+    old = [replace(DONE, partition=each, number=1, started_ms=STARTED_MS) for each in (0, 1)]
+    new = [
+        replace(DONE, partition=each, number=7 + each, started_ms=STARTED_MS + 9, redrive_id=b"x")
+        for each in (0, 1)
+    ]
+
+    reports = reports_of([*new, RedriveDescription(2), *old], STARTED_MS + 8000)
+
+    assert [(each.redrive_id, each.moved) for each in reports] == [(b"x", 80), (b"", 80)]
 
 
 def test_a_queue_without_a_redrive_has_no_status() -> None:

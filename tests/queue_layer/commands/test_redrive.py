@@ -162,7 +162,7 @@ def test_a_redrive_counts_the_outcomes_of_its_messages() -> None:
     assert redrive is not None
     assert (redrive.taken, redrive.skipped, redrive.left) == (5, 1, 4)
     assert (redrive.moved, redrive.failed) == (1, 2)
-    assert driver.queue.state.redriven_on_the_way == 2
+    assert driver.queue.state.moves.count_of(redrive.number) == 2
     driver.now_ms += 500
     progress(driver, [], 10)
     redrive = driver.queue.state.redrive
@@ -184,6 +184,52 @@ def test_a_redrive_does_not_count_moves_of_an_earlier_one() -> None:
     redrive = driver.queue.state.redrive
     assert redrive is not None
     assert (redrive.to_move, redrive.taken, redrive.moved) == (2, 0, 0)
+    (before,) = driver.queue.state.redrives.earlier
+    assert (before.to_move, before.taken, before.moved) == (4, 2, 2)
+
+
+def start_as(driver: Driver, redrive_id: bytes, note: str = "") -> int:
+    command = RedriveCommand(redrive_id=redrive_id, note=note)
+    return driver.do(driver.queue.start_redrive(command, now_ms=driver.now_ms))
+
+
+def test_a_start_with_the_id_of_the_last_redrive_starts_nothing() -> None:
+    """A client whose answer was lost repeats its call, also after the redrive has ended."""
+    driver = Driver(records=4)
+
+    assert [start_as(driver, b"one"), start_as(driver, b"one")] == [4, 4]
+    progress(driver, [(ORDERS, [(0, 2)])], 4)
+    start_as(driver, b"one")
+
+    assert status(driver) == (RedriveStatus.COMPLETED, 2, 4)
+    start_as(driver, b"two")
+    assert status(driver) == (RedriveStatus.RUNNING, 0, 2)
+
+
+def test_a_start_with_another_id_is_refused_while_a_redrive_runs() -> None:
+    driver = Driver(records=4)
+    start_as(driver, b"one")
+
+    with pytest.raises(InvalidRequestError, match="another redrive"):
+        start_as(driver, b"two")
+
+    assert start_as(driver, b"") == 4
+
+
+def test_the_last_ten_redrives_are_remembered_under_the_next_leader() -> None:
+    driver = Driver(records=1)
+    for number in range(12):
+        start_as(driver, b"%d" % number, f"note {number}")
+        progress(driver, [], 1)
+
+    driver.fail_over()
+
+    redrives = driver.queue.state.redrives
+    assert redrives.latest is not None
+    kept = [*redrives.earlier, redrives.latest]
+    assert [each.note for each in kept] == [f"note {number}" for number in range(2, 12)]
+    assert [each.number for each in kept] == list(range(3, 13))
+    assert {each.status for each in kept} == {RedriveStatus.COMPLETED}
 
 
 @pytest.mark.parametrize("end", [6, 10])

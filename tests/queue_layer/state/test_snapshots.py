@@ -1,5 +1,7 @@
 """Snapshots: the state in parts, valid when complete."""
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
@@ -193,8 +195,21 @@ def test_a_snapshot_keeps_a_redrive() -> None:
         messages_per_s=5,
         origin_queue="orders",
         reason="enough",
+        redrive_id=b"third",
+        note="for the auditors",
     )
-    reader = SnapshotReader(SnapshotStarted(20, 5, 1, [], redrive.snapshot()), NOW_MS)
+    earlier = [replace(redrive, number=number, note="") for number in (1, 2)]
+    started = SnapshotStarted(
+        20,
+        5,
+        1,
+        [],
+        redrive.snapshot(),
+        earlier_redrives=[each.snapshot() for each in earlier],
+    )
 
-    assert reader.redrive() == redrive
-    assert SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS).redrive() is None
+    redrives = SnapshotReader(started, NOW_MS).redrives()
+
+    assert (redrives.latest, redrives.earlier) == (redrive, earlier)
+    nothing = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS).redrives()
+    assert (nothing.latest, nothing.earlier) == (None, [])

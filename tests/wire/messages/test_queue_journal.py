@@ -16,6 +16,7 @@ from tidelog.wire.messages.queue_journal import (
     JournalFrame,
     Received,
     RedriveProgressed,
+    RedriveStarted,
     Seeked,
     SnapshotStarted,
     decode,
@@ -99,6 +100,9 @@ def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> Non
     )
     assert decode(msgpack.packb([1, [[17, 1010, 3]]])) == JournalFrame(
         1, [RedriveProgressed(1010, 3, "")]
+    )
+    assert decode(msgpack.packb([1, [[15, 9, 3, None, None, None]]])) == JournalFrame(
+        1, [RedriveStarted(9, 3, redrive_id=b"", note="")]
     )
 
 

@@ -294,6 +294,8 @@ class QueueCalls(Forwarding[InnerQueue]):
         to_topic: str | None = None,
         messages_per_s: int | None = None,
         only_from: str | None = None,
+        redrive_id: bytes = b"",
+        note: str = "",
     ) -> int:
         """Start to move the dead letters of this dead-letter queue back; return their number.
 
@@ -304,6 +306,10 @@ class QueueCalls(Forwarding[InnerQueue]):
             to_topic: Destination; by default the source of each message.
             messages_per_s: Maximum messages per second and partition; by default without a limit.
             only_from: Only dead letters of this queue.
+            redrive_id: Up to 64 bytes that name the redrive: the call may be repeated with them,
+                also after its end, and is an error while a redrive with another id runs. Empty for
+                none; then a call with the same arguments is the same redrive.
+            note: Text of up to 1,024 characters, which reports return.
 
         Raises:
             InvalidRequestError: Another redrive runs, or the arguments contradict each other.
@@ -315,6 +321,8 @@ class QueueCalls(Forwarding[InnerQueue]):
                 to_topic=to_topic,
                 messages_per_s=messages_per_s,
                 only_from=only_from,
+                redrive_id=redrive_id,
+                note=note,
             )
         )
 
@@ -322,6 +330,14 @@ class QueueCalls(Forwarding[InnerQueue]):
         """Return the progress of the current or last redrive of this dead-letter queue."""
         return self._thread.call(self._inner.redrive_status)
 
-    def cancel_redrive(self) -> None:
-        """Stop the redrive; messages that were not taken out yet stay."""
-        self._thread.call(self._inner.cancel_redrive)
+    def redrives(self) -> list[RedriveReport]:
+        """Return the progress of up to ten redrives, the latest first."""
+        return self._thread.call(self._inner.redrives)
+
+    def cancel_redrive(self, redrive_id: bytes = b"") -> None:
+        """Stop the redrive; messages that were not taken out yet stay.
+
+        Args:
+            redrive_id: Stop the redrive of this id only; empty for any.
+        """
+        self._thread.call(partial(self._inner.cancel_redrive, redrive_id))

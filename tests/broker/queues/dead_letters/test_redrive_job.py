@@ -1,5 +1,7 @@
 """Tests of redrive."""
 
+from typing import Any
+
 import pytest
 from trio.testing import MockClock
 
@@ -22,6 +24,7 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload
+from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
     ORIGIN_PARTITION_HEADER,
     ORIGIN_TOPIC_HEADER,
@@ -139,6 +142,43 @@ async def test_a_redrive_keeps_its_rate_and_can_be_cancelled(mock_clock: MockClo
         assert report.ended_ms is not None
         assert len(await fetch_all(client, topic_of(broker))) == 5 + moved
         assert await states(client, dead) == (5 - moved, 0, 0, 0)
+
+
+async def test_the_redrives_of_a_queue_are_told_with_their_ids(mock_clock: MockClock) -> None:
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await reject(client, orders, 10)
+        await let_move(world)
+        first = RedriveRequest(dead, [0], redrive_id=b"one", note="the first")
+        second = RedriveRequest(dead, [0], messages_per_s=1, redrive_id=b"two")
+
+        for request in (first, first):
+            (done,) = (await submit(client, api.REDRIVE, request).reply()).results
+            assert (done.count, done.error) == (2, None)
+        await let_move(world)
+        await reject(client, orders, 10)
+        await let_move(world)
+        await submit(client, api.REDRIVE, second).reply()
+        for redrive_id, is_ended in ((b"one", False), (b"two", True)):
+            cancel = RedriveRequest(dead, [0], is_cancelled=True, redrive_id=redrive_id)
+            await submit(client, api.REDRIVE, cancel).reply()
+            report = await describe(client, dead)
+            assert (report.status == RedriveStatus.CANCELLED) == is_ended
+
+        request = DescribeRedriveRequest(dead, [0], with_earlier=True)
+        told = await submit(client, api.DESCRIBE_REDRIVE, request).reply()
+        assert [(each.redrive_id, each.number) for each in told.redrives] == [(b"two", 2)]
+        (earlier,) = told.earlier
+        assert (earlier.redrive_id, earlier.note, earlier.moved) == (b"one", "the first", 2)
+
+
+@pytest.mark.parametrize("too_long", [{"redrive_id": b"i" * 65}, {"note": "n" * 1025}])
+async def test_a_redrive_with_a_long_id_or_note_is_refused(
+    mock_clock: MockClock, too_long: dict[str, Any]
+) -> None:
+    async with dead_letter_queue(mock_clock) as (_, _, client, dead, _):
+        with pytest.raises(InvalidRequestError, match="at most 64 bytes"):
+            await submit(client, api.REDRIVE, RedriveRequest(dead, [0], **too_long)).reply()
 
 
 @pytest.mark.statement("b61")
