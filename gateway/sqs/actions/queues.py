@@ -1,0 +1,322 @@
+"""Actions that create, find, list, purge and delete queues.
+
+Shell: they ask brokers.
+"""
+
+import base64
+import binascii
+from typing import Any, Final
+
+from tidelog.client.admin.queue_counts import DescribedQueue
+from tidelog.gateway.sqs.actions.queue_tags import check_tags
+from tidelog.gateway.sqs.attributes import (
+    OWN_LABELS,
+    AttributeChange,
+    attributes_of,
+    change_of,
+    check_target,
+    differing,
+    invalid_attribute,
+    new_attributes,
+    unknown_attribute,
+)
+from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.names import FIFO_SUFFIX, is_account, is_legal
+from tidelog.gateway.sqs.protocol.errors import (
+    INVALID_PARAMETER_VALUE,
+    QUEUE_NAME_EXISTS,
+    SqsError,
+    invalid_value,
+    missing_parameter,
+    queue_does_not_exist,
+)
+from tidelog.gateway.sqs.protocol.replies import (
+    DONE,
+    QueueLocated,
+    QueuesListed,
+    SourceQueues,
+    SqsReply,
+)
+from tidelog.gateway.sqs.protocol.requests import (
+    CreateQueueCall,
+    DeleteQueueCall,
+    GetQueueUrlCall,
+    ListDeadLetterSourceQueuesCall,
+    ListQueuesCall,
+    PurgeQueueCall,
+)
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    QueueExistsError,
+    UnknownQueueError,
+)
+
+RESULTS_MAX: Final = 1000
+OWNS_TOPIC: Final = f"{OWN_LABELS}owns-topic"
+"""Label of a queue whose topic came with it: both are deleted together."""
+
+_STANDARD_NAME: Final = (
+    "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+)
+_FIFO_NAME: Final = (
+    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores,"
+    " must end with .fifo suffix and be 1 to 80 in length."
+)
+
+
+async def create_queue(caller: Caller, call: CreateQueueCall) -> QueueLocated:
+    """Create a queue; one that exists with the same values of the given attributes is no error.
+
+    Raises:
+        SqsError: Name, attributes or tags are not legal, or another queue has the name.
+    """
+    name = call.queue_name
+    if not name:
+        raise missing_parameter("QueueName")
+    attributes = dict(call.attributes or {})
+    is_fifo = attributes.pop("FifoQueue", None)
+    _check_name(name, is_fifo)
+    change = change_of(
+        attributes,
+        caller.scope,
+        is_fifo=is_fifo is not None,
+        current=new_attributes(is_fifo=is_fifo is not None),
+    )
+    tags = call.tags or {}
+    check_tags(name, tags, 0)
+    queue = caller.scope.queue_named(name)
+    there = await find(caller, queue)
+    if there is None:
+        change.labels |= tags
+        there = await _create(caller, name, change, is_fifo=is_fifo is not None)
+    if there is not None:
+        _check_same(caller, there, call.attributes or {})
+    return QueueLocated(caller.scope.url_of(name))
+
+
+def _check_name(name: str, is_fifo: str | None) -> None:
+    if is_fifo is not None and is_fifo != "true":
+        # The cloud has the attribute for FIFO queues only, so it refuses `false`.
+        raise (
+            unknown_attribute("FifoQueue") if is_fifo == "false" else invalid_attribute("FifoQueue")
+        )
+    if not is_legal(name) or name.endswith(FIFO_SUFFIX) != (is_fifo is not None):
+        text = _STANDARD_NAME if is_fifo is None else _FIFO_NAME
+        raise SqsError(INVALID_PARAMETER_VALUE, text)
+
+
+async def _create(
+    caller: Caller, name: str, change: AttributeChange, *, is_fifo: bool
+) -> DescribedQueue | None:
+    """Create a queue; return one that another request has created meanwhile."""
+    queue, admin = caller.scope.queue_named(name), caller.client.admin
+    await check_redrive(caller, queue, change, is_fifo=is_fifo)
+    settings: dict[str, Any] = dict(change.settings)
+    if not is_fifo:
+        settings["fair_delivery"] = "on"
+    has_topic = queue in await admin.list_topics(queue, limit=1)
+    if not has_topic:
+        change.labels[OWNS_TOPIC] = "true"
+    try:
+        # What a topic has already was never sent to this queue.
+        await admin.create_queue(
+            queue, fifo=is_fifo, start="latest", labels=change.labels, **settings
+        )
+    except QueueExistsError:
+        return await described(caller, queue)
+    except InvalidConfigError as error:
+        raise SqsError(INVALID_PARAMETER_VALUE, str(error)) from error
+    caller.state.change(queue)
+    return None
+
+
+def _check_same(caller: Caller, there: DescribedQueue, asked: dict[str, str]) -> None:
+    name = differing(asked, attributes_of(there, caller.scope), caller.scope)
+    if name is not None:
+        raise SqsError(
+            QUEUE_NAME_EXISTS,
+            f"A queue already exists with the same name and a different value for attribute {name}",
+        )
+
+
+async def find(caller: Caller, queue: str) -> DescribedQueue | None:
+    """Return the description of a queue by its tidelog name; `None` if there is none."""
+    try:
+        (there,) = await caller.client.admin.describe_queues([queue])
+    except UnknownQueueError:
+        caller.state.forget(queue)
+        return None
+    caller.state.learn(there)
+    return there
+
+
+async def described(caller: Caller, queue: str, *, with_counts: bool = False) -> DescribedQueue:
+    """Return the description of a queue by its tidelog name.
+
+    Raises:
+        SqsError: There is no such queue.
+    """
+    if with_counts:
+        try:
+            (there,) = await caller.client.admin.describe_queues([queue], with_counts=True)
+        except UnknownQueueError:
+            caller.state.forget(queue)
+            raise queue_does_not_exist() from None
+        return there
+    found = await find(caller, queue)
+    if found is None:
+        raise queue_does_not_exist()
+    return found
+
+
+async def check_redrive(
+    caller: Caller, queue: str, change: AttributeChange, *, is_fifo: bool
+) -> None:
+    """Check the dead-letter queue of a new redrive policy.
+
+    Raises:
+        SqsError: It does not exist, is of the other kind, or does not allow this source.
+    """
+    if change.redrive is not None:
+        target = await find(caller, change.redrive.target)
+        check_target(change.redrive, target, caller.scope.arn_of_queue(queue), is_fifo=is_fifo)
+
+
+async def get_queue_url(caller: Caller, call: GetQueueUrlCall) -> QueueLocated:
+    """Return the URL of a queue.
+
+    Raises:
+        SqsError: There is no such queue.
+    """
+    name, owner = call.queue_name, call.queue_owner_aws_account_id
+    if not name:
+        raise missing_parameter("QueueName")
+    if not is_legal(name) or (owner is not None and not is_account(owner)):
+        raise queue_does_not_exist()
+    await described(caller, caller.scope.queue_named(name, owner))
+    return QueueLocated(caller.scope.url_of(name, owner))
+
+
+async def list_queues(caller: Caller, call: ListQueuesCall) -> QueuesListed:
+    """List the queues of the caller's account and region.
+
+    Raises:
+        SqsError: The number of results or the token is not legal.
+    """
+    limit = _limit(call.max_results)
+    first = caller.scope.prefix()
+    prefix = first + (call.queue_name_prefix or "")
+    after = _position(call.next_token)
+    names: list[str] = []
+    while len(names) <= limit:
+        page = await caller.client.admin.list_queues(prefix, after=after, limit=RESULTS_MAX)
+        for queue in page:
+            place = caller.scope.place_of(queue)
+            if place is not None and (place.account, place.region) == (
+                caller.scope.account,
+                caller.scope.region,
+            ):
+                names.append(place.name)
+        if len(page) < RESULTS_MAX:
+            break
+        after = _skipped(page[-1], first)
+    has_more = call.max_results is not None and len(names) > limit
+    names = names[:limit]
+    urls = [caller.scope.url_of(name) for name in names]
+    return QueuesListed(urls or None, _token(first + names[-1]) if has_more else None)
+
+
+def _skipped(queue: str, first: str) -> str:
+    """Return a position behind a queue, and behind further ones of its account or region.
+
+    Between the queues of this scope are those of others, perhaps many more: `a.x` is of the region
+    `a`, while `a.fifo` is of this one.
+    """
+    head, dot, tail = queue[len(first) :].partition(".")
+    if not dot or tail == FIFO_SUFFIX[1:]:
+        return queue
+    # No name has a `~`, so this is behind all that begin with less than `fifo`.
+    before_fifo = f"{first}{head}.fifn~"
+    return before_fifo if queue < before_fifo else f"{first}{head}.~"
+
+
+async def list_dead_letter_source_queues(
+    caller: Caller, call: ListDeadLetterSourceQueuesCall
+) -> SourceQueues:
+    """List the queues whose dead-letter queue is this one.
+
+    Raises:
+        SqsError: There is no such queue; the number of results or the token is not legal.
+    """
+    limit = _limit(call.max_results)
+    after = _position(call.next_token)
+    queue = await described(caller, caller.scope.queue_at(call.queue_url))
+    sources = [name for name in queue.dead_letters_of if name > after]
+    has_more = call.max_results is not None and len(sources) > limit
+    shown = sources[:limit]
+    places = [caller.scope.place_of(name) for name in shown]
+    urls = [caller.scope.url_of(place.name, place.account) for place in places if place is not None]
+    return SourceQueues(urls, _token(shown[-1]) if has_more else None)
+
+
+def _limit(max_results: int | None) -> int:
+    if max_results is not None and not 1 <= max_results <= RESULTS_MAX:
+        raise invalid_value(
+            max_results, "MaxResults", f"Must be between 1 and {RESULTS_MAX}, if provided."
+        )
+    return RESULTS_MAX if max_results is None else max_results
+
+
+def _token(last: str) -> str:
+    return base64.urlsafe_b64encode(last.encode()).decode()
+
+
+def _position(token: str | None) -> str:
+    """Return the last name of the page before."""
+    if not token:
+        return ""
+    try:
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise SqsError(INVALID_PARAMETER_VALUE, "Invalid or expired next token.") from error
+
+
+async def purge_queue(caller: Caller, call: PurgeQueueCall) -> SqsReply:
+    """Delete all messages of a queue.
+
+    Raises:
+        SqsError: There is no such queue.
+    """
+    queue = caller.scope.queue_at(call.queue_url)
+    try:
+        await caller.state.queue(queue).purge()
+    except UnknownQueueError:
+        caller.state.forget(queue)
+        raise queue_does_not_exist() from None
+    return DONE
+
+
+async def delete_queue(caller: Caller, call: DeleteQueueCall) -> SqsReply:
+    """Delete a queue with its messages, and its topic if that came with it.
+
+    Raises:
+        SqsError: There is no such queue.
+    """
+    name = caller.scope.queue_at(call.queue_url)
+    queue = await described(caller, name)
+    admin = caller.client.admin
+    owns_topic = OWNS_TOPIC in queue.labels and queue.topic == name
+    try:
+        try:
+            await admin.delete_queue(name, with_topic=owns_topic, detach_sources=True)
+        except InvalidRequestError:
+            if not owns_topic:
+                raise
+            # Another queue on the topic has come since.
+            await admin.delete_queue(name, detach_sources=True)
+    except UnknownQueueError:
+        raise queue_does_not_exist() from None
+    finally:
+        caller.state.forget(name)
+    return DONE

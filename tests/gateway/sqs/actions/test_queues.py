@@ -1,0 +1,218 @@
+"""Actions that create, find, list, purge and delete queues."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.sqs.callers import open_caller
+from tidelog.gateway.sqs.actions.queue_attributes import (
+    get_queue_attributes,
+    set_queue_attributes,
+)
+from tidelog.gateway.sqs.actions.queues import (
+    create_queue,
+    delete_queue,
+    get_queue_url,
+    list_dead_letter_source_queues,
+    list_queues,
+    purge_queue,
+)
+from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.protocol.errors import (
+    INVALID_ATTRIBUTE_NAME,
+    INVALID_PARAMETER_VALUE,
+    MISSING_PARAMETER,
+    QUEUE_DOES_NOT_EXIST,
+    QUEUE_NAME_EXISTS,
+    ErrorShape,
+    SqsError,
+)
+from tidelog.gateway.sqs.protocol.requests import (
+    CreateQueueCall,
+    DeleteQueueCall,
+    GetQueueAttributesCall,
+    GetQueueUrlCall,
+    ListDeadLetterSourceQueuesCall,
+    ListQueuesCall,
+    PurgeQueueCall,
+    SetQueueAttributesCall,
+)
+
+
+async def create(
+    caller: Caller, name: str, attributes: Mapping[str, str] | None = None, **tags: str
+) -> str:
+    call = CreateQueueCall(name, None if attributes is None else dict(attributes), tags or None)
+    url = (await create_queue(caller, call)).queue_url
+    assert url is not None
+    return url
+
+
+async def attributes_at(caller: Caller, url: str) -> dict[str, str]:
+    found = await get_queue_attributes(caller, GetQueueAttributesCall(url, ["All"]))
+    assert found.attributes is not None
+    return found.attributes
+
+
+async def test_a_queue_is_created_found_and_deleted(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        assert url == "http://127.0.0.1:9324/000000000000/orders"
+        assert (await get_queue_url(caller, GetQueueUrlCall("orders"))).queue_url == url
+        await delete_queue(caller, DeleteQueueCall(url))
+        for call in (
+            get_queue_url(caller, GetQueueUrlCall("orders")),
+            get_queue_attributes(caller, GetQueueAttributesCall(url, ["All"])),
+            delete_queue(caller, DeleteQueueCall(url)),
+            purge_queue(caller, PurgeQueueCall(url)),
+        ):
+            with pytest.raises(SqsError, match="The specified queue does not exist") as caught:
+                await call
+            assert caught.value.shape is QUEUE_DOES_NOT_EXIST
+        assert await caller.client.admin.list_topics() == []
+
+
+async def test_names_are_checked(tmp_path: Path) -> None:
+    cases: list[tuple[str | None, dict[str, str] | None, ErrorShape, str]] = [
+        (None, None, MISSING_PARAMETER, "must contain the parameter QueueName."),
+        ("a.b", None, INVALID_PARAMETER_VALUE, "Can only include alphanumeric"),
+        ("q" * 81, None, INVALID_PARAMETER_VALUE, "1 to 80 in length"),
+        ("a.fifo", None, INVALID_PARAMETER_VALUE, "Can only include alphanumeric"),
+        ("a", {"FifoQueue": "true"}, INVALID_PARAMETER_VALUE, "must end with .fifo suffix"),
+        ("a", {"FifoQueue": "false"}, INVALID_ATTRIBUTE_NAME, "Unknown Attribute FifoQueue."),
+    ]
+    async with open_caller(tmp_path) as caller:
+        for name, attributes, shape, text in cases:
+            with pytest.raises(SqsError, match=text) as caught:
+                await create_queue(caller, CreateQueueCall(name, attributes))
+            assert caught.value.shape is shape
+
+
+async def test_creating_a_queue_again_compares_what_is_given(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        await create(caller, "dead")
+        policy = json.dumps(
+            {"deadLetterTargetArn": caller.scope.arn_of("dead"), "maxReceiveCount": "3"}
+        )
+        asked = {"VisibilityTimeout": "40", "RedrivePolicy": policy, "DelaySeconds": "5"}
+        url = await create(caller, "orders", asked)
+        assert await create(caller, "orders", asked) == url
+        assert await create(caller, "orders", {"DelaySeconds": "005"}) == url
+        assert await create(caller, "orders") == url
+        for name, value in (
+            ("DelaySeconds", "6"),
+            ("MaximumMessageSize", "1024"),
+            ("RedrivePolicy", policy.replace("3", "4")),
+        ):
+            with pytest.raises(SqsError, match=f"different value for attribute {name}") as caught:
+                await create(caller, "orders", {**asked, name: value})
+            assert caught.value.shape is QUEUE_NAME_EXISTS
+
+
+async def test_queues_of_the_account_and_region_are_listed(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        assert (await list_queues(caller, ListQueuesCall())).queue_urls is None
+        admin = caller.client.admin
+        for native in ("111122223333.a", "eu-west-1.z", "eu-west-1.a", "eu-west-1.b.fifo"):
+            await admin.create_queue(native)
+        for name in ("a", "eu-west-1", "b"):
+            await create(caller, name)
+        await create(caller, "eu-west-1.fifo", {"FifoQueue": "true"})
+        base = "http://127.0.0.1:9324/000000000000/"
+        found = await list_queues(caller, ListQueuesCall())
+        assert found.queue_urls == [base + n for n in ("a", "b", "eu-west-1", "eu-west-1.fifo")]
+        assert found.next_token is None
+        found = await list_queues(caller, ListQueuesCall("eu"))
+        assert found.queue_urls == [base + n for n in ("eu-west-1", "eu-west-1.fifo")]
+        abroad = caller._replace(scope=caller.scope._replace(region="eu-west-1"))
+        found = await list_queues(abroad, ListQueuesCall())
+        assert found.queue_urls == [base + n for n in ("a", "b.fifo", "z")]
+
+
+async def test_lists_of_queues_have_pages(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        for name in ("a", "b", "c"):
+            await create(caller, name)
+        urls: list[str] = []
+        token, pages = None, 0
+        while pages == 0 or token is not None:
+            page = await list_queues(caller, ListQueuesCall(None, 2, token))
+            urls += page.queue_urls or []
+            token, pages = page.next_token, pages + 1
+        assert ([url[-1] for url in urls], pages) == (["a", "b", "c"], 2)
+        for call, text in (
+            (ListQueuesCall(None, 0), "Value 0 for parameter MaxResults is invalid."),
+            (ListQueuesCall(None, 1001), "Value 1001 for parameter MaxResults is invalid."),
+            (ListQueuesCall(None, 2, "?"), "Invalid or expired next token."),
+        ):
+            with pytest.raises(SqsError) as caught:
+                await list_queues(caller, call)
+            assert caught.value.message.startswith(text)
+
+
+async def test_sources_of_a_dead_letter_queue_are_listed_and_detached(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        dead = await create(caller, "dead")
+        arn = (await attributes_at(caller, dead))["QueueArn"]
+        policy = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})}
+        urls = [await create(caller, name, policy) for name in ("a", "b")]
+        found = await list_dead_letter_source_queues(caller, ListDeadLetterSourceQueuesCall(dead))
+        assert (found.queue_urls, found.next_token) == (urls, None)
+        first = await list_dead_letter_source_queues(
+            caller, ListDeadLetterSourceQueuesCall(dead, 1)
+        )
+        rest = await list_dead_letter_source_queues(
+            caller, ListDeadLetterSourceQueuesCall(dead, 1, first.next_token)
+        )
+        assert [first.queue_urls, rest.queue_urls] == [urls[:1], urls[1:]]
+        assert rest.next_token is None
+
+        await delete_queue(caller, DeleteQueueCall(dead))
+        assert "RedrivePolicy" not in await attributes_at(caller, urls[0])
+
+
+async def test_a_purge_deletes_all_messages(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        queue = caller.client.queue("orders")
+        await queue.send(b"1")
+        await queue.send(b"2", delay=60)
+        counted = await attributes_at(caller, url)
+        assert counted["ApproximateNumberOfMessages"] == "1"
+        assert counted["ApproximateNumberOfMessagesDelayed"] == "1"
+        await purge_queue(caller, PurgeQueueCall(url))
+        assert (await attributes_at(caller, url))["ApproximateNumberOfMessagesDelayed"] == "0"
+
+
+async def test_records_of_a_stream_are_no_messages_and_outlive_the_queue(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        admin = caller.client.admin
+        await admin.create_topic("orders")
+        async with caller.client.producer() as producer:
+            await producer.send("orders", b"before")
+        url = await create(caller, "orders")
+        assert (await attributes_at(caller, url))["ApproximateNumberOfMessages"] == "0"
+        await delete_queue(caller, DeleteQueueCall(url))
+        assert await admin.list_topics() == ["orders"]
+
+
+async def test_a_topic_with_another_queue_outlives_the_queue(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        await caller.client.admin.create_queue("audit", topic="orders")
+        await delete_queue(caller, DeleteQueueCall(url))
+        assert await caller.client.admin.list_topics() == ["orders"]
+        assert await caller.client.admin.list_queues() == ["audit"]
+
+
+async def test_a_longer_retention_is_also_that_of_the_topic(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        longest = {"MessageRetentionPeriod": "1209600", "DelaySeconds": "900"}
+        await set_queue_attributes(caller, SetQueueAttributesCall(url, longest))
+        found = await attributes_at(caller, url)
+        assert {name: found[name] for name in longest} == longest
+        (queue,) = await caller.client.admin.describe_queues(["orders"])
+        assert queue.topic_retention_ms == (1_209_600 + 900) * 1000
