@@ -5,10 +5,13 @@ Pure: no clock, no I/O.
 
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.protocol.codec import Codec
-from tidelog.gateway.sqs.protocol.json_codec import JSON
+from tidelog.gateway.sqs.protocol.json_codec import JSON, TARGET
+from tidelog.gateway.sqs.protocol.query_codec import QUERY
 
 
 def codec_of(request: HttpRequest) -> Codec:
     """Return the protocol of a request: the one that decodes it, and encodes what it answers."""
-    _ = request
-    return JSON
+    headers = request.headers
+    if TARGET in headers or headers.get(b"content-type", b"").startswith(b"application/x-amz-json"):
+        return JSON
+    return QUERY

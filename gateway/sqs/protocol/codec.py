@@ -3,9 +3,12 @@
 Pure: declarations.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
 from tidelog.gateway.sqs.protocol import requests
@@ -19,6 +22,14 @@ CALLS: Final[Mapping[str, type[SqsCall]]] = {
     if isinstance(call, type) and issubclass(call, SqsCall) and call is not SqsCall
 }
 """Type of the request of each action, by the name of the action."""
+
+_MISMATCH: Final = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)`")
+_WANTED: Final = {"int": "an Integer", "str": "a String", "bytes": "a Blob"}
+_GIVEN: Final = {"int": "NUMBER_VALUE", "float": "DECIMAL_VALUE", "bool": "TRUE_VALUE"}
+_STARTS: Final = {
+    "object": "Start of structure or map found where not expected.",
+    "array": "Start of list found where not expected",
+}
 
 
 class DecodedRequest(NamedTuple):
@@ -48,3 +59,18 @@ class Codec(ABC):
     @abstractmethod
     def encode_error(self, error: SqsError, request_id: str) -> HttpResponse:
         """Return the response to a request that failed."""
+
+
+def mismatch(error: msgspec.ValidationError) -> str:
+    """Return the vendor's text for a parameter of a wrong type, from that of msgspec."""
+    text = str(error)
+    found = _MISMATCH.search(text)
+    if found is None:
+        return text
+    if found["got"] in _STARTS:
+        return _STARTS[found["got"]]
+    given = _GIVEN.get(found["got"], "STRING_VALUE")
+    for name, wanted in _WANTED.items():
+        if found["wanted"].startswith(name):
+            return f"{given} can not be converted to {wanted}"
+    return "Unexpected field type"

@@ -13,6 +13,9 @@ SERVICE: Final = "com.amazonaws.sqs"
 PLATFORM: Final = "com.amazon.coral.service"
 """Namespace of errors that any service of the vendor answers."""
 
+NO_QUEUE_TEXT: Final = "The specified queue does not exist."
+"""Text of a queue that does not exist in JSON; the query protocol has a longer one."""
+
 
 class ErrorShape(NamedTuple):
     """One kind of error."""
@@ -44,12 +47,12 @@ def _common(name: str, status: int = 400) -> ErrorShape:
 BATCH_ENTRY_IDS_NOT_DISTINCT: Final = _declared("BatchEntryIdsNotDistinct")
 BATCH_REQUEST_TOO_LONG: Final = _declared("BatchRequestTooLong")
 EMPTY_BATCH_REQUEST: Final = _declared("EmptyBatchRequest")
-INVALID_ADDRESS: Final = _plain("InvalidAddress", 404)
+INVALID_ADDRESS: Final = _plain("InvalidAddress")
 INVALID_ATTRIBUTE_NAME: Final = _plain("InvalidAttributeName")
 INVALID_ATTRIBUTE_VALUE: Final = _plain("InvalidAttributeValue")
 INVALID_BATCH_ENTRY_ID: Final = _declared("InvalidBatchEntryId")
 INVALID_MESSAGE_CONTENTS: Final = _plain("InvalidMessageContents")
-INVALID_SECURITY: Final = _plain("InvalidSecurity", 403)
+INVALID_SECURITY: Final = _plain("InvalidSecurity")
 MESSAGE_NOT_INFLIGHT: Final = _declared("MessageNotInflight")
 OVER_LIMIT: Final = _plain("OverLimit", 403)
 PURGE_QUEUE_IN_PROGRESS: Final = _declared("PurgeQueueInProgress", 403)
@@ -58,8 +61,8 @@ QUEUE_DOES_NOT_EXIST: Final = ErrorShape(
     "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"
 )
 QUEUE_NAME_EXISTS: Final = ErrorShape("QueueNameExists", "QueueAlreadyExists")
-RECEIPT_HANDLE_IS_INVALID: Final = _plain("ReceiptHandleIsInvalid", 404)
-REQUEST_THROTTLED: Final = _plain("RequestThrottled", 403)
+RECEIPT_HANDLE_IS_INVALID: Final = _plain("ReceiptHandleIsInvalid")
+REQUEST_THROTTLED: Final = _plain("RequestThrottled")
 RESOURCE_NOT_FOUND: Final = _plain("ResourceNotFoundException", 404)
 TOO_MANY_ENTRIES: Final = _declared("TooManyEntriesInBatchRequest")
 UNSUPPORTED_OPERATION: Final = _declared("UnsupportedOperation")
@@ -93,8 +96,12 @@ MISSING_AUTHENTICATION_TOKEN: Final = ErrorShape(
 REQUEST_EXPIRED: Final = _common("RequestExpired")
 SERIALIZATION: Final = ErrorShape("SerializationException", "MalformedInput", namespace=PLATFORM)
 UNKNOWN_OPERATION: Final = ErrorShape(
-    "UnknownOperationException", "InvalidAction", namespace=PLATFORM
+    "UnknownOperationException", "UnknownOperation", namespace=PLATFORM
 )
+
+# Errors of the query protocol alone.
+INVALID_ACTION: Final = _common("InvalidAction")
+MALFORMED_INPUT: Final = _common("MalformedInput")
 MISSING_ACTION: Final = _common("MissingAction")
 
 
@@ -121,4 +128,4 @@ def invalid_value(value: object, name: str, reason: str) -> SqsError:
 
 def queue_does_not_exist() -> SqsError:
     """Return the error of a request to a queue that does not exist."""
-    return SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+    return SqsError(QUEUE_DOES_NOT_EXIST, NO_QUEUE_TEXT)

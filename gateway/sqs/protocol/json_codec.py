@@ -10,7 +10,7 @@ from typing import Final, final
 import msgspec
 
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
-from tidelog.gateway.sqs.protocol.codec import CALLS, Codec, DecodedRequest
+from tidelog.gateway.sqs.protocol.codec import CALLS, Codec, DecodedRequest, mismatch
 from tidelog.gateway.sqs.protocol.errors import SERIALIZATION, UNKNOWN_OPERATION, SqsError
 from tidelog.gateway.sqs.protocol.replies import DONE, SqsReply
 
@@ -36,8 +36,10 @@ class JsonCodec(Codec):
         action, decoder = known
         try:
             return DecodedRequest(action, decoder.decode(request.body or b"{}"))
-        except msgspec.DecodeError as error:
-            raise SqsError(SERIALIZATION, str(error)) from error
+        except msgspec.ValidationError as error:
+            raise SqsError(SERIALIZATION, mismatch(error)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SqsError(SERIALIZATION, "") from error  # not JSON
 
     def encode_reply(self, action: str, reply: SqsReply, request_id: str) -> HttpResponse:
         """Return the response to a request that succeeded (`Codec.encode_reply`)."""
@@ -48,7 +50,9 @@ class JsonCodec(Codec):
     def encode_error(self, error: SqsError, request_id: str) -> HttpResponse:
         """Return the response to a request that failed (`Codec.encode_error`)."""
         shape = error.shape
-        body = {"__type": f"{shape.namespace}#{shape.json_name}", "message": error.message}
+        body = {"__type": f"{shape.namespace}#{shape.json_name}"}
+        if error.message:
+            body["message"] = error.message
         fault = "Sender" if shape.is_senders_fault else "Receiver"
         headers = (
             ("x-amzn-RequestId", request_id),

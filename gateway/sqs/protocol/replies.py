@@ -1,6 +1,7 @@
 """Replies of the actions, as both protocols carry them (Amazon SQS API Reference).
 
-Pure: declarations. JSON leaves out what is `None`.
+Pure: declarations. Both protocols leave out what is `None`: the cloud leaves out empty lists and
+maps, so an action replies `None` for them.
 """
 
 import msgspec

@@ -14,7 +14,7 @@ class SqsCall(msgspec.Struct, frozen=True, rename="pascal"):
     """Base of all requests; `SendMessageCall` is the request of `SendMessage`."""
 
 
-class MessageAttribute(msgspec.Struct, frozen=True, rename="pascal"):
+class MessageAttribute(msgspec.Struct, frozen=True, rename="pascal", omit_defaults=True):
     """Value of a message attribute, or of a message system attribute."""
 
     data_type: str | None = None

@@ -59,3 +59,24 @@ def test_an_error_has_both_names() -> None:
     }
     query_error = "AWS.SimpleQueueService.NonExistentQueue;Sender"
     assert ("x-amzn-query-error", query_error) in response.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"DelaySeconds": "5"}', "STRING_VALUE can not be converted to an Integer"),
+        (b'{"QueueUrl": 5}', "NUMBER_VALUE can not be converted to a String"),
+        (b'{"QueueUrl": {}}', "Start of structure or map found where not expected."),
+        (b'{"DelaySeconds": []}', "Start of list found where not expected"),
+        (b'{"MessageAttributes": 5}', "Unexpected field type"),
+        (b'{"QueueUrl": "\xff"}', ""),
+        (b"nonsense", ""),
+    ],
+)
+def test_a_malformed_body_is_refused(body: bytes, text: str) -> None:
+    with pytest.raises(SqsError) as raised:
+        JSON.decode(_request(b"AmazonSQS.SendMessage", body))
+    assert (raised.value.shape.json_name, raised.value.message) == ("SerializationException", text)
+    response = JSON.encode_error(raised.value, "r-1")
+    expected = {"__type": "com.amazon.coral.service#SerializationException"}
+    assert msgspec.json.decode(response.body) == expected | ({"message": text} if text else {})
