@@ -13,9 +13,9 @@ _STRING: Final = b"\x01"
 _BINARY: Final = b"\x02"
 
 
-def md5_of_body(body: str) -> str:
-    """Return the digest of a message body, in hexadecimal digits."""
-    return md5(body.encode(), usedforsecurity=False).hexdigest()
+def md5_of_body(body: bytes) -> str:
+    """Return the digest of a message body in UTF-8, in hexadecimal digits."""
+    return md5(body, usedforsecurity=False).hexdigest()
 
 
 def md5_of_attributes(attributes: MessageAttributes) -> str:

@@ -26,6 +26,8 @@ class QueueFacts(NamedTuple):
 
     name: str
     """Its tidelog name."""
+    topic_id: bytes
+    """Id of its topic: ids of messages follow from it."""
     is_fifo: bool
     partition_count: int
     config: QueueConfig
@@ -109,6 +111,7 @@ class FrontState:
         """Remember the description of a queue that a broker has just sent."""
         facts = QueueFacts(
             queue.name,
+            queue.topic_id,
             queue.is_fifo,
             len(queue.partitions),
             queue_config(queue.config, is_fifo=queue.is_fifo),

@@ -50,6 +50,8 @@ class SharedProducer:
 
     async def get(self) -> Producer:
         """Return the producer; open it at the first call."""
+        if self.opened is not None:  # Without the lock, which would pass one caller a turn.
+            return self.opened
         async with self._opening:
             if self.opened is None:
                 config = ProducerConfig(batch_size=_BATCH_BYTES)

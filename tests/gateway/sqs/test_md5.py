@@ -9,8 +9,8 @@ def _text(value: str) -> MessageAttribute:
 
 
 def test_a_body_is_hashed_in_utf_8() -> None:
-    assert md5_of_body("This is a test message") == "fafb00f5732ab283681e124bf8747ed1"
-    assert md5_of_body("größer") == "3b1f5bccdd98086ae8f1852fd2aabe54"
+    assert md5_of_body(b"This is a test message") == "fafb00f5732ab283681e124bf8747ed1"
+    assert md5_of_body("größer".encode()) == "3b1f5bccdd98086ae8f1852fd2aabe54"
 
 
 def test_attributes_are_hashed_in_the_order_of_their_names() -> None:

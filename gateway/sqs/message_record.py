@@ -1,0 +1,162 @@
+"""Messages as records: how bodies, attributes and ids of SQS are kept in a topic, and read again.
+
+Pure: no clock, no I/O. The body is the value in UTF-8, `MessageGroupId` is the key. A message
+attribute is a header of its name, with its bytes as value, so streams and Spark read it, and a
+header of a native producer is an attribute here. Types other than `String` are in one header
+besides. What only SQS knows has the prefix `sqs.`.
+"""
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from tidelog.gateway.sqs.protocol.requests import MessageAttribute, MessageAttributes
+from tidelog.wire.batch.message_id import message_id_in, record_id
+from tidelog.wire.batch.record_batch import Headers
+
+PREFIX: Final = "sqs."
+SENDER_HEADER: Final = "sqs.sender"
+"""Header with the `SenderId`."""
+TRACE_HEADER: Final = "sqs.trace"
+"""Header with the `AWSTraceHeader`."""
+TYPES_HEADER: Final = "sqs.types"
+"""Header with the types of attributes that are not `String`: JSON, a type by name."""
+ATTRIBUTE_PREFIX: Final = "sqs.attribute."
+"""Prefix of attributes whose names are reserved for headers of tidelog or of this module."""
+ENCODING_ATTRIBUTE: Final = "tidelog.encoding"
+"""Attribute of a message whose value is not text: `base64`, as its body is."""
+
+_RESERVED: Final = (PREFIX, "tidelog")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_STRING, _BINARY = "String", "Binary"
+_SEQUENCE_BASE: Final = 10**19
+"""Makes sequence numbers of 20 digits, whose order as text is that of the numbers."""
+
+_Types = dict[str, str]
+
+
+def has_forbidden(text: str) -> bool:
+    """Return whether text has characters that messages of SQS may not have (XML 1.0, `Char`)."""
+    if text.isascii() and text.isprintable():
+        return False
+    return _FORBIDDEN.search(text) is not None
+
+
+def headers_of(
+    attributes: MessageAttributes | None, *, sender_id: str, trace: str | None
+) -> list[tuple[str, bytes]]:
+    """Return the headers of a message.
+
+    Args:
+        attributes: Message attributes that were checked.
+        sender_id: `SenderId`; empty to leave it out.
+        trace: `AWSTraceHeader`.
+    """
+    headers: list[tuple[str, bytes]] = []
+    if attributes:
+        types: _Types = {}
+        for name, attribute in attributes.items():
+            kind, text, content = (
+                attribute.data_type,
+                attribute.string_value,
+                attribute.binary_value,
+            )
+            header = ATTRIBUTE_PREFIX + name if name.startswith(_RESERVED) else name
+            headers.append((header, (content or b"") if text is None else text.encode()))
+            if kind is not None and kind != _STRING:
+                types[name] = kind
+        if types:
+            headers.append((TYPES_HEADER, msgspec.json.encode(types)))
+    if sender_id:
+        headers.append((SENDER_HEADER, sender_id.encode()))
+    if trace is not None:
+        headers.append((TRACE_HEADER, trace.encode()))
+    return headers
+
+
+def attributes_in(headers: Headers) -> MessageAttributes:
+    """Return the message attributes in the headers of a record.
+
+    A header of a native producer is a `String` if its value is text that SQS allows, and `Binary`
+    otherwise. Headers with names or values that no attribute may have are left out.
+    """
+    found: dict[str, bytes] = {}
+    types: Mapping[str, str] = {}
+    for header, value in headers:
+        name = header
+        if header.startswith(_RESERVED):
+            if header == TYPES_HEADER:
+                types = _types_in(value)
+            if not header.startswith(ATTRIBUTE_PREFIX):
+                continue
+            name = header.removeprefix(ATTRIBUTE_PREFIX)
+        if value and _NAME.fullmatch(name):
+            found[name] = value
+    return {name: _attribute(types.get(name, _STRING), value) for name, value in found.items()}
+
+
+def _types_in(value: bytes) -> _Types:
+    try:
+        return msgspec.json.decode(value, type=_Types)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}  # Set by another program.
+
+
+def _attribute(kind: str, value: bytes) -> MessageAttribute:
+    if not kind.startswith(_BINARY):
+        text = text_of(value)
+        if text is not None:
+            return MessageAttribute(kind, string_value=text)
+        kind = _BINARY
+    return MessageAttribute(kind, binary_value=value)
+
+
+def text_of(value: bytes) -> str | None:
+    """Return a value as text, `None` if it is none that SQS allows."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if has_forbidden(text) else text
+
+
+def body_of(value: bytes) -> tuple[str, bool]:
+    """Return the body of a message, and whether that is Base64, since the value is not text."""
+    text = text_of(value)
+    return (b64encode(value).decode(), True) if text is None else (text, False)
+
+
+def header_in(headers: Headers, name: str) -> str | None:
+    """Return the text of a header, `None` without it; of several with one name the last."""
+    found: bytes | None = None
+    for header, value in headers:
+        if header == name:
+            found = value
+    return None if found is None else found.decode("utf-8", "replace")
+
+
+def message_id_of(topic_id: bytes, partition: int, offset: int) -> str:
+    """Return the `MessageId` of a record: a UUID that follows from its place, in any process."""
+    return _uuid(record_id(topic_id, partition, offset))
+
+
+def moved_message_id(headers: Iterable[tuple[str, bytes]]) -> str | None:
+    """Return the `MessageId` of a dead letter: that of the record of its send."""
+    first = message_id_in(headers)
+    return None if first is None else _uuid(first)
+
+
+def _uuid(identity: str) -> str:
+    digits = hashlib.md5(identity.encode(), usedforsecurity=False).hexdigest()
+    # The form of version 4, since programs may check that.
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"
+
+
+def sequence_number_of(offset: int) -> str:
+    """Return the `SequenceNumber` of a message of a FIFO queue: it grows within each group."""
+    return str(_SEQUENCE_BASE + offset)

@@ -1,0 +1,66 @@
+"""Messages of SQS: what a sender sends is what a receiver gets, and a record of the topic."""
+
+import hashlib
+from pathlib import Path
+
+from tests.gateway.sqs.callers import BASE_URL, open_caller
+from tidelog.gateway.sqs.actions.receive import receive_message
+from tidelog.gateway.sqs.actions.send import send_message, send_message_batch
+from tidelog.gateway.sqs.actions.settle import delete_message
+from tidelog.gateway.sqs.protocol.requests import (
+    DeleteMessageCall,
+    MessageAttribute,
+    ReceiveMessageCall,
+    SendEntry,
+    SendMessageBatchCall,
+    SendMessageCall,
+)
+
+URL = f"{BASE_URL}/000000000000/orders"
+
+
+async def test_a_message_is_sent_received_and_deleted(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        await caller.client.admin.create_queue("orders")
+        sent = await send_message(caller, SendMessageCall(URL, "hello"))
+        assert sent.md5_of_message_body == hashlib.md5(b"hello").hexdigest()
+        got = await receive_message(caller, ReceiveMessageCall(URL, wait_time_seconds=1))
+        (message,) = got.messages or []
+        assert (message.body, message.message_id) == ("hello", sent.message_id)
+        await delete_message(caller, DeleteMessageCall(URL, message.receipt_handle))
+        counts = await caller.client.queue("orders").counts()
+        assert sum(each.visible + each.in_flight for each in counts) == 0
+
+
+async def test_a_message_is_a_record_with_its_attributes_as_headers(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        await caller.client.admin.create_queue("orders")
+        attributes = {
+            "city": MessageAttribute("String", string_value="Bonn"),
+            "size": MessageAttribute("Number.int", string_value="3"),
+            "raw": MessageAttribute("Binary", binary_value=b"\x00\x01"),
+        }
+        await send_message(caller, SendMessageCall(URL, "hello", None, attributes))
+        (native,) = await caller.client.queue("orders").receive(1, visibility_timeout=0)
+        assert native.value == b"hello"
+        headers = dict(native.headers)
+        assert (headers["city"], headers["size"], headers["raw"]) == (b"Bonn", b"3", b"\x00\x01")
+        got = await receive_message(
+            caller,
+            ReceiveMessageCall(URL, ["All"], None, ["All"], wait_time_seconds=1),
+        )
+        (message,) = got.messages or []
+        assert message.message_attributes == attributes
+        assert message.attributes is not None
+        assert message.attributes["SenderId"] == caller.sender_id
+        assert message.attributes["ApproximateReceiveCount"] == "2"
+
+
+async def test_entries_of_a_batch_fail_alone(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        await caller.client.admin.create_queue("orders")
+        entries = [SendEntry("a", "one"), SendEntry("b", ""), SendEntry("c", "x\x01")]
+        result = await send_message_batch(caller, SendMessageBatchCall(URL, entries))
+        assert [each.id for each in result.successful or ()] == ["a"]
+        failed = [(each.id, each.code, each.sender_fault) for each in result.failed or ()]
+        assert failed == [("b", "MissingParameter", True), ("c", "InvalidMessageContents", True)]

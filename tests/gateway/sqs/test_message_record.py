@@ -1,0 +1,74 @@
+"""Messages as records."""
+
+import uuid
+
+from tidelog.gateway.sqs.message_record import (
+    attributes_in,
+    body_of,
+    header_in,
+    headers_of,
+    message_id_of,
+    moved_message_id,
+    sequence_number_of,
+)
+from tidelog.gateway.sqs.protocol.requests import MessageAttribute
+from tidelog.wire.batch.message_id import MESSAGE_ID_HEADER, record_id
+
+TOPIC_ID = bytes(range(16))
+
+
+def test_attributes_survive() -> None:
+    attributes = {
+        "plain": MessageAttribute("String", string_value="text"),
+        "labelled": MessageAttribute("String.json", string_value="{}"),
+        "number": MessageAttribute("Number", string_value="1.50"),
+        "raw": MessageAttribute("Binary.gif", binary_value=b"\xff\x00"),
+        "sqs.sender": MessageAttribute("String", string_value="not me"),
+        "tidelog.deliver_at_ms": MessageAttribute("Number", string_value="1"),
+    }
+    headers = tuple(headers_of(attributes, sender_id="AIDA", trace="Root=1"))
+    assert attributes_in(headers) == attributes
+    assert (header_in(headers, "sqs.sender"), header_in(headers, "sqs.trace")) == ("AIDA", "Root=1")
+    assert dict(headers)["number"] == b"1.50"
+    assert "tidelog.deliver_at_ms" not in dict(headers)
+
+
+def test_headers_of_native_producers_are_attributes() -> None:
+    headers = (
+        ("traceparent", b"00-1"),
+        ("raw", b"\xff"),
+        ("control", b"a\x00"),
+        ("empty", b""),
+        ("not a name", b"x"),
+        ("tidelog.receive_count", b"3"),
+        ("sqs.types", b"no json"),
+    )
+    assert attributes_in(headers) == {
+        "traceparent": MessageAttribute("String", string_value="00-1"),
+        "raw": MessageAttribute("Binary", binary_value=b"\xff"),
+        "control": MessageAttribute("Binary", binary_value=b"a\x00"),
+    }
+
+
+def test_values_that_are_not_text_are_base64() -> None:
+    assert body_of("\u00fc\n".encode()) == ("\u00fc\n", False)
+    assert body_of(b"\xff") == ("/w==", True)
+    assert body_of(b"a\x00") == ("YQA=", True)
+
+
+def test_a_message_id_is_a_uuid_that_follows_from_the_place() -> None:
+    ids = {message_id_of(TOPIC_ID, partition, offset) for partition in (0, 1) for offset in (0, 1)}
+    assert len(ids) == 4
+    assert all(str(uuid.UUID(each)) == each and uuid.UUID(each).version == 4 for each in ids)
+
+
+def test_a_dead_letter_has_the_id_of_its_send() -> None:
+    headers = ((MESSAGE_ID_HEADER, record_id(TOPIC_ID, 2, 7).encode()),)
+    assert moved_message_id(headers) == message_id_of(TOPIC_ID, 2, 7)
+    assert moved_message_id(()) is None
+
+
+def test_sequence_numbers_have_the_order_of_offsets_as_text_too() -> None:
+    numbers = [sequence_number_of(offset) for offset in (0, 9, 10, 2**62)]
+    assert numbers == sorted(numbers)
+    assert {len(number) for number in numbers} == {20}
