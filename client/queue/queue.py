@@ -635,6 +635,10 @@ class Queue:
         )
         return sum(done.count for done in await self._calls.redrive(wanted))
 
+    def new_redrive_id(self) -> bytes:
+        """Return a random id of 16 bytes for a redrive."""
+        return self._cluster.env.random.randbytes(16)
+
     async def redrive_status(self) -> RedriveReport:
         """Return the progress of the current or last redrive of this dead-letter queue."""
         return report_of(*await self._calls.redrives())

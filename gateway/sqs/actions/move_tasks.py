@@ -1,6 +1,6 @@
 """Actions of message move tasks: redrives of dead-letter queues.
 
-Shell: they ask brokers. A task is a redrive with an id, and brokers remember the last ten of a queue.
+Shell: they ask brokers. A task is a redrive with an id; brokers remember the last ten of a queue.
 What SQS returns and a redrive does not know, the ARN of the destination and the rate of the whole
 queue, is in its note.
 """
@@ -80,7 +80,7 @@ async def start_message_move_task(
     queue = caller.state.queue(source.name)
     if any(not report.is_over for report in await queue.redrives()):
         raise _is_running()
-    task = uuid.uuid4()
+    task = uuid.UUID(bytes=queue.new_redrive_id(), version=4)
     note = _Note(call.destination_arn, rate)
     try:
         await queue.redrive(

@@ -290,6 +290,10 @@ class QueueCalls(Forwarding[InnerQueue]):
             )
         )
 
+    def new_redrive_id(self) -> bytes:
+        """Return a random id of 16 bytes for a redrive."""
+        return self._here.new_redrive_id()
+
     async def redrive_status(self) -> RedriveReport:
         """Return the progress of the current or last redrive of this dead-letter queue."""
         return await self._guest.call(self._inner.redrive_status)

@@ -326,6 +326,10 @@ class QueueCalls(Forwarding[InnerQueue]):
             )
         )
 
+    def new_redrive_id(self) -> bytes:
+        """Return a random id of 16 bytes for a redrive."""
+        return self._thread.call_sync(self._inner.new_redrive_id)
+
     def redrive_status(self) -> RedriveReport:
         """Return the progress of the current or last redrive of this dead-letter queue."""
         return self._thread.call(self._inner.redrive_status)

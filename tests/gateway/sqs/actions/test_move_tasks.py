@@ -17,6 +17,7 @@ from tidelog.gateway.sqs.actions.move_tasks import (
     start_message_move_task,
 )
 from tidelog.gateway.sqs.actions.queues import create_queue, delete_queue
+from tidelog.gateway.sqs.actions.registry import Action
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_PARAMETER_VALUE,
@@ -35,6 +36,13 @@ from tidelog.gateway.sqs.protocol.requests import (
     StartMessageMoveTaskCall,
 )
 
+RUNNING = (
+    "There is already a task running. Only one active task is allowed for a source queue arn at a"
+    " given time."
+)
+BETWEEN = (
+    "Value for parameter {} is invalid. Reason: You must enter a number that's between 1 and {}."
+)
 FORMAT = (
     "You must use this format to specify the {}:"
     " arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
@@ -102,17 +110,16 @@ async def open_pipe(tmp_path: Path) -> AsyncGenerator[Pipe, None]:
         yield Pipe(caller, dead_arn, url)
 
 
+ACTIONS: dict[type[SqsCall], Action] = {
+    StartMessageMoveTaskCall: start_message_move_task,
+    ListMessageMoveTasksCall: list_message_move_tasks,
+    CancelMessageMoveTaskCall: cancel_message_move_task,
+}
+
+
 async def refusal(caller: Caller, call: SqsCall) -> tuple[ErrorShape, str]:
     with pytest.raises(SqsError) as raised:
-        match call:
-            case StartMessageMoveTaskCall():
-                await start_message_move_task(caller, call)
-            case ListMessageMoveTasksCall():
-                await list_message_move_tasks(caller, call)
-            case CancelMessageMoveTaskCall():
-                await cancel_message_move_task(caller, call)
-            case _:
-                raise AssertionError(call)
+        await ACTIONS[type(call)](caller, call)
     return raised.value.shape, raised.value.message
 
 
@@ -162,8 +169,7 @@ async def test_one_task_of_a_queue_runs_at_a_time_and_can_be_cancelled(tmp_path:
         assert (running.status, running.task_handle) == ("RUNNING", handle)
         assert await refusal(pipe.caller, StartMessageMoveTaskCall(pipe.dead_arn)) == (
             INVALID_PARAMETER_VALUE,
-            "There is already a task running. Only one active task is allowed for a source queue"
-            " arn at a given time.",
+            RUNNING,
         )
         cancel = CancelMessageMoveTaskCall(handle)
         reply = await cancel_message_move_task(pipe.caller, cancel)
@@ -284,16 +290,14 @@ async def test_wrong_parameters_of_a_task_are_refused(tmp_path: Path) -> None:
                 (
                     StartMessageMoveTaskCall(dead, None, rate),
                     INVALID_PARAMETER_VALUE,
-                    "Value for parameter MaxNumberOfMessagesPerSecond is invalid. Reason: You must"
-                    " enter a number that's between 1 and 500.",
+                    BETWEEN.format("MaxNumberOfMessagesPerSecond", 500),
                 )
                 for rate in (0, 501)
             ),
             (
                 ListMessageMoveTasksCall(dead, 11),
                 INVALID_PARAMETER_VALUE,
-                "Value for parameter MaxResults is invalid. Reason: You must enter a number that's"
-                " between 1 and 10.",
+                BETWEEN.format("MaxResults", 10),
             ),
             (
                 CancelMessageMoveTaskCall(),
