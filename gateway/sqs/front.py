@@ -4,26 +4,33 @@ Shell: it runs actions, in the task of their connection.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final, final
 
 import trio
 
-from tidelog.gateway.sqs.actions.registry import ACTIONS, Action
+from tidelog.gateway.sqs.actions.registry import ACTIONS
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.callers import Callers
 from tidelog.gateway.sqs.failures import error_of
 from tidelog.gateway.sqs.http.front_connection import HttpExchange
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
+from tidelog.gateway.sqs.metrics import NO_ACTION, FrontMetrics
 from tidelog.gateway.sqs.protocol.choice import codec_of
-from tidelog.gateway.sqs.protocol.codec import Codec
-from tidelog.gateway.sqs.protocol.errors import INTERNAL, UNKNOWN_OPERATION, SqsError
+from tidelog.gateway.sqs.protocol.errors import INTERNAL, SqsError
 from tidelog.gateway.sqs.protocol.replies import MessagesReceived, SqsReply
-from tidelog.gateway.sqs.protocol.requests import SqsCall
+from tidelog.gateway.sqs.protocol.requests import (
+    ChangeMessageVisibilityBatchCall,
+    ChangeVisibilityEntry,
+    ReceiveMessageCall,
+)
 
 _log = logging.getLogger("tidelog.gateway")
 
-_WAITING_ACTION: Final = "ReceiveMessage"
+Pages = Callable[[bytes], Awaitable[HttpResponse | None]]
+"""Returns the page of a target, `None` if it is none."""
+
 _NO_MESSAGES: Final = MessagesReceived()
 
 
@@ -31,59 +38,102 @@ _NO_MESSAGES: Final = MessagesReceived()
 class Front:
     """Answers requests of all connections."""
 
-    def __init__(self, callers: Callers, random: Random) -> None:
-        """Answer for `callers`; `random` makes request ids."""
+    def __init__(
+        self,
+        callers: Callers,
+        metrics: FrontMetrics,
+        *,
+        pages: Pages,
+        clock: Callable[[], float],
+        random: Random,
+    ) -> None:
+        """Answer for `callers`.
+
+        Args:
+            callers: Users and their clients.
+            metrics: Counters of requests.
+            pages: Pages beside the actions.
+            clock: Monotonic clock, in seconds.
+            random: Entropy for the ids of requests.
+        """
         self._callers = callers
-        self._random = random
+        self._metrics = metrics
+        self._pages = pages
+        self._clock = clock
+        self._ids = Random(random.getrandbits(128))  # noqa: S311  (ids of requests are no secrets)
 
     async def answer(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
         """Return the response to a request; `None` if the client has hung up and needs none."""
-        request_id = self._new_id()
+        if request.method != b"POST":
+            page = await self._pages(request.target)
+            if page is not None:
+                return page
+        began_at, request_id = self._clock(), self._new_id()
         codec = codec_of(request)
+        action, error_name = NO_ACTION, ""
         try:
-            return await self._answer_with(codec, request, request_id, exchange=exchange)
-        except Exception as error:  # noqa: BLE001  (the supervisor)
-            known = error_of(error)
-            if known is None:
-                _log.error("an action failed unexpectedly", exc_info=error)
-                known = SqsError(INTERNAL, "The request failed. The log of the front has details.")
-            return codec.encode_error(known, request_id)
+            caller = await self._callers.caller_of(request)
+            action, call = codec.decode(request)
+            if isinstance(call, ReceiveMessageCall):
+                reply = await self._receive(caller, call, exchange)
+                if reply is None:
+                    return None
+            else:
+                reply = await ACTIONS[action](caller, call)
+            response = codec.encode_reply(action, reply, request_id)
+        except Exception as failure:  # noqa: BLE001  (the supervisor)
+            error = self._error_of(failure, action)
+            error_name = error.shape.json_name
+            response = codec.encode_error(error, request_id)
+        self._metrics.note(action, error_name, self._clock() - began_at)
+        return response
 
-    async def _answer_with(
-        self, codec: Codec, request: HttpRequest, request_id: str, *, exchange: HttpExchange
-    ) -> HttpResponse | None:
-        action, call = codec.decode(request)
-        caller = await self._callers.caller_of(request)
-        function = ACTIONS.get(action)
-        if function is None:
-            raise SqsError(UNKNOWN_OPERATION, f"The action {action} does not exist.")
-        if action == _WAITING_ACTION:
-            reply = await _wait_for(function, caller, call, exchange=exchange)
-            if reply is None:
-                return None
-        else:
-            reply = await function(caller, call)
-        return codec.encode_reply(action, reply, request_id)
+    async def _receive(
+        self, caller: Caller, call: ReceiveMessageCall, exchange: HttpExchange
+    ) -> SqsReply | None:
+        """Receive messages; `None` if the client has hung up, and then nothing stays leased.
+
+        If the front stops while the receive waits, there are no messages.
+        """
+        reply: SqsReply | None = None
+        metrics = self._metrics
+        metrics.waiting_count += 1
+        try:
+            with trio.CancelScope() as exchange.waiting:
+                if not exchange.has_hung_up:
+                    reply = await ACTIONS["ReceiveMessage"](caller, call)
+        finally:
+            exchange.waiting = None
+            metrics.waiting_count -= 1
+        if not exchange.has_hung_up:
+            return _NO_MESSAGES if reply is None else reply
+        metrics.abandoned_count += 1
+        if isinstance(reply, MessagesReceived) and reply.messages:
+            await _release(caller, call, reply)
+        return None
+
+    def _error_of(self, failure: Exception, action: str) -> SqsError:
+        known = error_of(failure)
+        if known is not None:
+            return known
+        _log.error("the action %s failed unexpectedly", action, exc_info=failure)
+        return SqsError(INTERNAL, "The request failed; the log of the front has the reason.")
 
     def _new_id(self) -> str:
-        """Return a new id of a request, a UUID."""
-        digits = f"{self._random.getrandbits(128):032x}"
+        """Return a new id of a request, in the form of a UUID."""
+        digits = f"{self._ids.getrandbits(128):032x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-async def _wait_for(
-    function: Action, caller: Caller, call: SqsCall, *, exchange: HttpExchange
-) -> SqsReply | None:
-    """Return messages; `None` if the client has hung up before any arrived.
-
-    If the front stops while the receive waits, there are no messages.
-    """
-    if exchange.has_hung_up:
-        return None
-    reply: SqsReply | None = None
-    with trio.CancelScope() as exchange.waiting:
-        reply = await function(caller, call)
-    exchange.waiting = None
-    if reply is None and not exchange.has_hung_up:
-        return _NO_MESSAGES
-    return reply
+async def _release(caller: Caller, call: ReceiveMessageCall, received: MessagesReceived) -> None:
+    """Make messages visible again that arrived together with the hang-up of their receiver."""
+    entries = [
+        ChangeVisibilityEntry(str(index), each.receipt_handle, 0)
+        for index, each in enumerate(received.messages or ())
+    ]
+    try:
+        await ACTIONS["ChangeMessageVisibilityBatch"](
+            caller, ChangeMessageVisibilityBatchCall(call.queue_url, entries)
+        )
+    except Exception as failure:  # noqa: BLE001  (no client waits; the visibility timeout ends them)
+        _log.info("messages of a client that hung up stay leased: %s", failure)

@@ -11,10 +11,10 @@ from typing import Final, Protocol, final
 
 import trio
 
-from tidelog.gateway.sqs.http.hang_ups import HangUps
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
 from tidelog.gateway.sqs.http.rendering import CONTINUE, render, text_response
-from tidelog.gateway.sqs.http.request_parser import RequestParser
+from tidelog.gateway.sqs.http.request_parser import RequestParser, RequestRefusal
+from tidelog.gateway.sqs.http.socket_events import HANG_UP, SocketEvents
 from tidelog.wire.env.env import Stream
 from tidelog.wire.errors import ConnectionLostError
 
@@ -27,6 +27,8 @@ REQUEST_S: Final = 30.0
 SEND_S: Final = 30.0
 """Time in seconds without progress after which a client counts as one that reads no replies."""
 _SLOW_BYTES_PER_S: Final = 16 << 10
+_UNCOUNTED_BYTES: Final = 64 << 10
+"""Part of a body that no limit counts: usual requests are smaller."""
 _LINGER_S: Final = 2.0
 _LINGER_MAX_BYTES: Final = 16 << 20
 
@@ -58,7 +60,7 @@ class HttpExchange(Protocol):
 class FrontServices(Protocol):
     """What connections need of their server."""
 
-    hang_ups: HangUps
+    events: SocketEvents
     buffer: memoryview
     """Space for received bytes: its content is parsed before another task runs."""
     date: str
@@ -67,10 +69,13 @@ class FrontServices(Protocol):
     """Monotonic time in seconds."""
     is_draining: bool
 
-    def answer(
-        self, request: HttpRequest, exchange: HttpExchange
-    ) -> Awaitable[HttpResponse | None]:
-        """Return the response to a request; `None` if the client has hung up and needs none."""
+    @property
+    def answer(self) -> Callable[[HttpRequest, HttpExchange], Awaitable[HttpResponse | None]]:
+        """Returns the response to a request; `None` if the client has hung up and needs none."""
+        ...
+
+    def lend(self, count: int) -> bool:
+        """Lend so many bytes for a body; return whether they are free. Negative: take back."""
         ...
 
 
@@ -79,8 +84,12 @@ class FrontConnection:
     """Requests of one client, answered one after the other."""
 
     __slots__ = (
+        "_descriptor",
+        "_has_input",
         "_is_closed",
+        "_lent_bytes",
         "_parser",
+        "_reader",
         "_services",
         "_stream",
         "has_hung_up",
@@ -95,7 +104,13 @@ class FrontConnection:
         self._stream = stream
         self._services = services
         self._parser = RequestParser()
+        self._descriptor = stream.fileno()
         self._is_closed = False
+        self._lent_bytes = 0
+        self._has_input = False
+        """Whether bytes may have arrived since the last call that found none."""
+        self._reader: trio.lowlevel.Task | None = None
+        """The task of this connection, while it waits for input."""
         self.waiting: trio.CancelScope | None = None
         """See `HttpExchange`."""
         self.has_hung_up = False
@@ -105,7 +120,8 @@ class FrontConnection:
         """Time at which the phase began, in seconds; of `SENDING`, that of the last progress."""
         self.received_bytes = 0
         """Bytes of the request under way."""
-        services.hang_ups.watch(stream, self._hang_up)
+        if self._descriptor is not None:
+            services.events.watch(self._descriptor, self._note)
 
     @property
     def peer(self) -> str:
@@ -135,8 +151,12 @@ class FrontConnection:
         """Close the stream at once; `run` ends. Closing twice is allowed."""
         if not self._is_closed:
             self._is_closed = True
-            self._services.hang_ups.forget(self._stream)
+            if self._descriptor is not None:
+                self._services.events.forget(self._descriptor)
             self._stream.close()
+            self._services.lend(-self._lent_bytes)
+            self._lent_bytes = 0
+            self._wake()
             if self.waiting is not None:
                 self.has_hung_up = True
                 self.waiting.cancel()
@@ -144,7 +164,8 @@ class FrontConnection:
     def drain(self) -> None:
         """Take no further request: end an idle connection, and an answer that waits."""
         if self.phase is Phase.IDLE:
-            self.close()
+            if not self._has_input:
+                self.close()
         elif self.waiting is not None:
             self.waiting.cancel()
 
@@ -166,10 +187,53 @@ class FrontConnection:
             self._send_now(text_response(408, "the request did not arrive in time"))
         self.close()
 
-    def _hang_up(self) -> None:
-        self.has_hung_up = True
-        if self.waiting is not None:
-            self.waiting.cancel()
+    def _note(self, flags: int) -> None:
+        """Take an event of the socket (`SocketEvents`)."""
+        self._has_input = True
+        if flags & HANG_UP:
+            self.has_hung_up = True
+            if self.waiting is not None:
+                self.waiting.cancel()
+        self._wake()
+
+    def _wake(self) -> None:
+        reader = self._reader
+        if reader is not None:
+            self._reader = None
+            trio.lowlevel.reschedule(reader)
+
+    async def _wait_for_input(self) -> None:
+        """Wait until bytes may have arrived, or the stream has ended.
+
+        Raises:
+            ConnectionLostError: The connection was closed here.
+        """
+        if self._has_input:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._reader = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        if self._is_closed:
+            raise ConnectionLostError(f"connection to {self._stream.peer} was closed here")
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._reader = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def _receive_some(self) -> memoryview:
+        """Wait for bytes; return them in the shared buffer, none at the end of the stream.
+
+        Raises:
+            ConnectionLostError: The connection is broken.
+        """
+        buffer = self._services.buffer
+        while True:
+            await self._wait_for_input()
+            count = self._stream.receive_nowait(buffer)
+            # A part of the buffer is all that there is: the next byte makes an event.
+            self._has_input = count is not None and (count == len(buffer) or self.has_hung_up)
+            if count is not None:
+                return buffer[:count]
 
     async def _serve_next(self) -> bool:
         """Answer requests that have arrived, or receive more; return whether the client may go on.
@@ -194,6 +258,9 @@ class FrontConnection:
             await self._send(data)
             if not keeps_alive:
                 return False
+            if self._lent_bytes:
+                self._services.lend(-self._lent_bytes)
+                self._lent_bytes = 0
             if parser.requests:  # pipelined: other connections take their turn
                 await trio.lowlevel.checkpoint()
         if parser.refusal is not None:
@@ -212,20 +279,26 @@ class FrontConnection:
         """
         services, parser = self._services, self._parser
         if parser.is_between:
-            if services.is_draining:
+            if services.is_draining and not self._has_input:
                 return False
             self.phase, self.since, self.received_bytes = Phase.IDLE, services.clock(), 0
         else:
             self.phase = Phase.RECEIVING
-        await self._stream.wait_readable()
-        count = self._stream.receive_nowait(services.buffer)
-        if count is None:
-            return True
+        data = await self._receive_some()
         if self.phase is Phase.IDLE:
             self.since = services.clock()
-        self.received_bytes += count
-        parser.feed(services.buffer[:count])
-        return count > 0
+        self.received_bytes += len(data)
+        parser.feed(data)
+        if parser.held_bytes - self._lent_bytes > _UNCOUNTED_BYTES:
+            self._borrow(parser.held_bytes - self._lent_bytes)
+        return len(data) > 0
+
+    def _borrow(self, count: int) -> None:
+        """Count a large body; refuse the request if bodies take too much memory already."""
+        if self._services.lend(count):
+            self._lent_bytes += count
+        else:
+            self._parser.refusal = RequestRefusal(503, "too many large requests: send it again")
 
     async def _send(self, data: bytes) -> None:
         """Send bytes as fast as the client takes them.
@@ -274,8 +347,7 @@ class FrontConnection:
         left = _LINGER_MAX_BYTES
         with trio.move_on_after(_LINGER_S):
             while left > 0:
-                await self._stream.wait_readable()
-                count = self._stream.receive_nowait(self._services.buffer)
-                if count == 0:
+                count = len(await self._receive_some())
+                if not count:
                     return
-                left -= count or 0
+                left -= count

@@ -50,6 +50,7 @@ class RequestParser:
         "_is_in_head",
         "_parser",
         "_target",
+        "held_bytes",
         "refusal",
         "requests",
         "wants_continue",
@@ -68,6 +69,8 @@ class RequestParser:
         """Complete requests that were not taken yet."""
         self.refusal: RequestRefusal | None = None
         """Reply to what follows the last complete request."""
+        self.held_bytes = 0
+        """Size of the bodies of the request under way and of `requests`."""
         self.wants_continue = False
         """Whether the client waits for `100 Continue` before it sends the body."""
 
@@ -104,6 +107,8 @@ class RequestParser:
         self._target, self._headers = b"", {}
         self._body, self._body_bytes = [], 0
         self._head_bytes, self._is_in_head = 0, True
+        if not self.requests:
+            self.held_bytes = 0
 
     def on_url(self, part: bytes) -> None:
         """Take a part of the target (callback of httptools)."""
@@ -145,6 +150,7 @@ class RequestParser:
         self._body_bytes += len(part)
         if self._body_bytes > BODY_MAX_BYTES:
             raise _body_too_large()
+        self.held_bytes += len(part)
         self._body.append(part)
         self.wants_continue = False
 
