@@ -33,6 +33,7 @@ _EXPIRES_MAX_S: Final = 7 * 24 * 3600
 """Seconds that a presigned URL is valid, at most."""
 _STAMP: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z")
 _FIELD: Final = re.compile(r"(\w+)=([^,]*)")
+_REGION: Final = re.compile(r"[a-z0-9-]{1,32}")
 _SPACES: Final = re.compile(rb"\s+")
 
 
@@ -205,7 +206,7 @@ def _scope(parts: _Parts, expected: str) -> tuple[str, str, str]:
         raise SqsError(INCOMPLETE_SIGNATURE, text)
     key_id, date, region, service, term = elements
     wrong = []
-    if not re.fullmatch(r"[a-z0-9-]{1,32}", region):
+    if not _REGION.fullmatch(region):
         wrong.append(f"Credential should be scoped to a valid region, not '{region}'.")
     if service != expected:
         wrong.append(f"Credential should be scoped to correct service: '{expected}'.")

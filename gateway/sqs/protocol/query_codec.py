@@ -37,10 +37,8 @@ _PARTS_MAX: Final = 6
 
 _DIGITS_MAX: Final = 9
 """Digits of the number of an entry."""
-_SPECIAL: Final = re.compile(r'[&<>"\r]')
-_ESCAPES: Final = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#xD;"}
-)
+_SPECIAL: Final = re.compile(r'[&<>"\x00-\x08\x0b\x0c\r\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
+_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#xD;"}
 
 Node: TypeAlias = "str | dict[str, Node]"
 """Parameters by the parts of their names."""
@@ -161,7 +159,7 @@ class QueryCodec(Codec):
 
 
 def _response(status: int, content: str, request_id: str) -> HttpResponse:
-    body = content.encode("utf-8", "replace")
+    body = content.encode()
     return HttpResponse(status, CONTENT_TYPE, body, (("x-amzn-RequestId", request_id),))
 
 
@@ -310,8 +308,16 @@ def _write(parts: list[str], name: str, value: Written, action: str) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Return text as the content of an element; parsers would change a carriage return."""
-    return text.translate(_ESCAPES) if _SPECIAL.search(text) else text
+    """Return text as the content of an element.
+
+    Parsers would change a carriage return. What XML cannot carry becomes U+FFFD: SQS refuses such
+    messages, but other clients of the topic may have sent it.
+    """
+    return _SPECIAL.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPES.get(found[0], "\ufffd")
 
 
 QUERY: Final = QueryCodec()

@@ -1,5 +1,6 @@
 """AWS Query: forms as old SDKs and curl send them, replies in the vendor's XML."""
 
+import re
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
 
@@ -298,6 +299,15 @@ def test_received_messages_are_flattened() -> None:
         "<BinaryValue>AP8=</BinaryValue></Value></MessageAttribute></Message>"
         "</ReceiveMessageResult>"
     )
+
+
+@given(st.text())
+def test_any_text_becomes_well_formed_xml(text: str) -> None:
+    response = QUERY.encode_reply("ListQueueTags", QueueTags(tags={"k": text}), "r-1")
+    value = ET.fromstring(response.body).find(".//{*}Value")
+    assert value is not None
+    illegal = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+    assert (value.text or "") == illegal.sub("\ufffd", text)
 
 
 def test_entries_of_batches_have_the_name_of_their_action() -> None:
