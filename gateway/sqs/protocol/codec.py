@@ -1,4 +1,4 @@
-"""What a protocol of SQS is to the front: it decodes requests, and encodes replies and errors.
+"""The interface of a protocol: it decodes requests, and encodes replies and errors.
 
 Pure: declarations.
 """
@@ -40,7 +40,7 @@ class DecodedRequest(NamedTuple):
     call: SqsCall
 
 
-class Codec(ABC):
+class SqsCodec(ABC):
     """One protocol."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Final, final
 import msgspec
 
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
-from tidelog.gateway.sqs.protocol.codec import CALLS, Codec, DecodedRequest, mismatch
+from tidelog.gateway.sqs.protocol.codec import CALLS, DecodedRequest, SqsCodec, mismatch
 from tidelog.gateway.sqs.protocol.errors import SERIALIZATION, UNKNOWN_OPERATION, SqsError
 from tidelog.gateway.sqs.protocol.replies import DONE, SqsReply
 
@@ -25,11 +25,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 @final
-class JsonCodec(Codec):
+class JsonCodec(SqsCodec):
     """AWS JSON 1.0."""
 
     def decode(self, request: HttpRequest) -> DecodedRequest:
-        """Return what a request asks for (`Codec.decode`)."""
+        """Return what a request asks for (`SqsCodec.decode`)."""
         known = _DECODERS.get(request.headers.get(TARGET, b""))
         if known is None:
             raise SqsError(UNKNOWN_OPERATION, "")
@@ -42,13 +42,13 @@ class JsonCodec(Codec):
             raise SqsError(SERIALIZATION, "") from error  # not JSON
 
     def encode_reply(self, action: str, reply: SqsReply, request_id: str) -> HttpResponse:
-        """Return the response to a request that succeeded (`Codec.encode_reply`)."""
+        """Return the response to a request that succeeded (`SqsCodec.encode_reply`)."""
         _ = action  # only the query protocol names it
         body = b"" if reply is DONE else _encode(reply)
         return HttpResponse(200, CONTENT_TYPE, body, (("x-amzn-RequestId", request_id),))
 
     def encode_error(self, error: SqsError, request_id: str) -> HttpResponse:
-        """Return the response to a request that failed (`Codec.encode_error`)."""
+        """Return the response to a request that failed (`SqsCodec.encode_error`)."""
         shape = error.shape
         body = {"__type": f"{shape.namespace}#{shape.json_name}"}
         if error.message:

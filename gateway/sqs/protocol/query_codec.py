@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
-from tidelog.gateway.sqs.protocol.codec import CALLS, Codec, DecodedRequest, mismatch
+from tidelog.gateway.sqs.protocol.codec import CALLS, DecodedRequest, SqsCodec, mismatch
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_ACTION,
     MALFORMED_INPUT,
@@ -97,11 +97,11 @@ _LISTS: Final = {
 
 
 @final
-class QueryCodec(Codec):
+class QueryCodec(SqsCodec):
     """AWS Query."""
 
     def decode(self, request: HttpRequest) -> DecodedRequest:
-        """Return what a request asks for (`Codec.decode`)."""
+        """Return what a request asks for (`SqsCodec.decode`)."""
         path, _, query = request.target.partition(b"?")
         parameters = _parameters(query)
         if request.body:
@@ -126,7 +126,7 @@ class QueryCodec(Codec):
             raise SqsError(MALFORMED_INPUT, mismatch(error)) from error
 
     def encode_reply(self, action: str, reply: SqsReply, request_id: str) -> HttpResponse:
-        """Return the response to a request that succeeded (`Codec.encode_reply`)."""
+        """Return the response to a request that succeeded (`SqsCodec.encode_reply`)."""
         parts = [f'{_DECLARATION}<{action}Response xmlns="{_XMLNS}">']
         if type(reply) is not SqsReply:
             content: list[str] = []
@@ -142,7 +142,7 @@ class QueryCodec(Codec):
         return _response(200, "".join(parts), request_id)
 
     def encode_error(self, error: SqsError, request_id: str) -> HttpResponse:
-        """Return the response to a request that failed (`Codec.encode_error`)."""
+        """Return the response to a request that failed (`SqsCodec.encode_error`)."""
         shape = error.shape
         if shape is UNKNOWN_OPERATION:
             return _response(404, "<UnknownOperationException/>", request_id)
@@ -286,17 +286,17 @@ def _write_members(parts: list[str], members: dict[str, Written], action: str) -
         if isinstance(value, list):
             element = f"{action}ResultEntry" if name == "Successful" else _LISTS[name]
             for one in value:
-                _write(parts, element, one, action)
+                _write(parts, element, one, action=action)
         elif form is not None and isinstance(value, dict):
             for key, one in value.items():
                 parts.append(f"<{form.entry}><{form.key}>{_escaped(key)}</{form.key}>")
-                _write(parts, form.value, one, action)
+                _write(parts, form.value, one, action=action)
                 parts.append(f"</{form.entry}>")
         else:
-            _write(parts, name, value, action)
+            _write(parts, name, value, action=action)
 
 
-def _write(parts: list[str], name: str, value: Written, action: str) -> None:
+def _write(parts: list[str], name: str, value: Written, *, action: str) -> None:
     """Write one element."""
     if isinstance(value, dict):
         parts.append(f"<{name}>")

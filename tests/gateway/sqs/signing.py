@@ -15,7 +15,7 @@ KEY_ID = "AKIDEXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"  # of the vendor's examples
 
 
-def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+def signing_key(secret: str, date: str, region: str, *, service: str = "sqs") -> bytes:
     """Return the signing key, by the steps of the IAM User Guide."""
     key = f"AWS4{secret}".encode()
     for part in (date, region, service, "aws4_request"):

@@ -20,7 +20,7 @@ JSON_HEADERS: Final = {
 
 def _prove(request: HttpRequest, *, now_s: float | None = None) -> SignatureClaim:
     claim = claim_of(request, now_s=signed_at(request) if now_s is None else now_s)
-    check(claim, signing_key(SECRET, claim.date, claim.region, "sqs"))
+    check(claim, signing_key(SECRET, claim.date, claim.region))
     return claim
 
 
@@ -100,7 +100,7 @@ def test_vectors_of_the_vendor_are_proved(
     )
     claim = claim_of(request, now_s=1440938160, service="service")
     assert (claim.key_id, claim.date, claim.region) == (KEY_ID, "20150830", "us-east-1")
-    check(claim, signing_key(SECRET, "20150830", "us-east-1", "service"))
+    check(claim, signing_key(SECRET, "20150830", "us-east-1", service="service"))
 
 
 @pytest.mark.parametrize("path", ["", "000000000000/orders.fifo", "a%20b/../c//d?x=1&B=%2F+"])
