@@ -63,7 +63,7 @@ class NewQueue:
     topic_config: Mapping[str, TopicSetting] = field(default_factory=dict[str, TopicSetting])
     """Settings of a topic that is created."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Free names and values, together at most 2,048 bytes in UTF-8."""
+    """Free names and values, together at most 65,536 bytes in UTF-8."""
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Settings of the queue, such as `{"visibility_timeout": 30}` (seconds)."""
 

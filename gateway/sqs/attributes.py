@@ -33,9 +33,12 @@ RECEIVES_MAX: Final = 1000
 
 _DIGITS: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _SWITCHES: Final = {"true": True, "false": False}
+"""Values of switches; the cloud ignores case."""
 _UNSUPPORTED_FORMAT: Final = (
     "Amazon SQS can't create the redrive allow policy, as it's in an unsupported format."
 )
+_NO_DEAD_LETTERS: Final = {"dead_letter_queue": NO_QUEUE, "max_receive_count": "unlimited"}
+_SCOPES: Final = {DeduplicationScope.QUEUE: "queue", DeduplicationScope.GROUP: "messageGroup"}
 _REDRIVE_NAMES: Final = ("maxReceiveCount", "deadLetterTargetArn")
 _NO_MAP: Final = "Redrive policy is not a valid JSON map."
 
@@ -90,8 +93,18 @@ class AttributeChange:
     """Labels to set."""
     removed: list[str] = field(default_factory=list[str])
     """Labels to remove."""
+    scope: str | None = None
+    """The new `DeduplicationScope`."""
     redrive: "RedrivePolicy | None" = None
     """The new redrive policy, to be compared with its target."""
+
+    def keep_to_itself(self, text: str) -> None:
+        """Let the queue be its own dead-letter queue: its messages stay in it.
+
+        `text` is the redrive policy as `GetQueueAttributes` returns it.
+        """
+        self.settings |= _NO_DEAD_LETTERS
+        self.store("RedrivePolicy", text)
 
     def store(self, name: str, value: str) -> None:
         """Store an attribute in a label; an empty value removes it."""
@@ -110,6 +123,10 @@ class RedrivePolicy(NamedTuple):
     text: str
     """The attribute as the request has it, for errors."""
 
+    def shown(self, scope: QueueScope) -> str:
+        """Return the attribute as `GetQueueAttributes` returns it."""
+        return _redrive_text(scope.arn_of_queue(self.target), self.max_receive_count)
+
 
 def unknown_attribute(name: str) -> SqsError:
     """Return the error of an attribute that no queue, or no queue of this kind, has."""
@@ -120,6 +137,24 @@ def invalid_attribute(name: str, reason: str = "") -> SqsError:
     """Return the error of an attribute whose value is not legal."""
     tail = f" Reason: {reason}" if reason else ""
     return SqsError(INVALID_ATTRIBUTE_VALUE, f"Invalid value for the parameter {name}.{tail}")
+
+
+def _not_for_standard(name: str) -> SqsError:
+    if name in {"DeduplicationScope", "FifoThroughputLimit"}:
+        text = f"You can specify the {name} only when FifoQueue is set to true."
+        return SqsError(INVALID_ATTRIBUTE_NAME, text)
+    return unknown_attribute(name)
+
+
+def switch(name: str, value: str) -> bool:
+    """Return whether a switch is on.
+
+    Raises:
+        SqsError: The value is neither `true` nor `false`.
+    """
+    if value.lower() not in _SWITCHES:
+        raise invalid_attribute(name)
+    return _SWITCHES[value.lower()]
 
 
 def check_asked(names: list[str]) -> None:
@@ -154,14 +189,16 @@ def change_of(
     """
     change = AttributeChange()
     for name, value in attributes.items():
-        if name not in _WRITABLE or (name in _FIFO_ONLY and not is_fifo):
+        if name not in _WRITABLE:
             raise unknown_attribute(name)
+        if name in _FIFO_ONLY and not is_fifo:
+            raise _not_for_standard(name)
         if name in _NUMBERS:
             _set_number(change, name, value)
         elif name == "RedrivePolicy":
             _set_redrive(change, value, scope)
         elif name == "FifoQueue":
-            if value != "true":
+            if not switch(name, value):
                 raise invalid_attribute(name, "Modifying queue type is not supported.")
         elif name in _FIFO_ONLY:
             _set_fifo(change, name, value)
@@ -182,8 +219,9 @@ def _set_number(change: AttributeChange, name: str, value: str) -> None:
 
 
 def _set_redrive(change: AttributeChange, text: str, scope: QueueScope) -> None:
+    change.store("RedrivePolicy", "")
     if not text:
-        change.settings |= {"dead_letter_queue": NO_QUEUE, "max_receive_count": "unlimited"}
+        change.settings |= _NO_DEAD_LETTERS
         return
     change.redrive = policy = parse_redrive(text, scope)
     change.settings |= {
@@ -194,14 +232,11 @@ def _set_redrive(change: AttributeChange, text: str, scope: QueueScope) -> None:
 
 def _set_fifo(change: AttributeChange, name: str, value: str) -> None:
     if name == "ContentBasedDeduplication":
-        if value not in _SWITCHES:
-            raise invalid_attribute(name)
-        change.settings["content_based_deduplication"] = "on" if _SWITCHES[value] else "off"
+        change.settings["content_based_deduplication"] = "on" if switch(name, value) else "off"
     elif name == "DeduplicationScope":
-        scopes = {"queue": DeduplicationScope.QUEUE, "messageGroup": DeduplicationScope.GROUP}
-        if value not in scopes:
+        if value not in _SCOPES.values():
             raise invalid_attribute(name)
-        change.settings["deduplication_scope"] = str(scopes[value])
+        change.scope = value
     else:
         if value not in {"perQueue", "perMessageGroupId"}:
             raise invalid_attribute(name)
@@ -210,12 +245,14 @@ def _set_fifo(change: AttributeChange, name: str, value: str) -> None:
 
 def _set_text(change: AttributeChange, name: str, value: str) -> None:
     if name == "SqsManagedSseEnabled":
-        if value not in _SWITCHES:
-            raise invalid_attribute(name)
-        if _SWITCHES[value]:
+        is_on = switch(name, value)
+        change.store(name, _text(is_on))
+        if is_on:
             change.store("KmsMasterKeyId", "")
-    elif name == "KmsMasterKeyId" and value:
-        change.store("SqsManagedSseEnabled", "")
+        return
+    if name == "KmsMasterKeyId" and value:
+        # The cloud leaves it off when the key is removed again.
+        change.store("SqsManagedSseEnabled", "false")
     elif name == "Policy" and value:
         check_policy(value)
     elif name == "RedriveAllowPolicy" and value:
@@ -225,7 +262,8 @@ def _set_text(change: AttributeChange, name: str, value: str) -> None:
 
 def _check_together(attributes: Mapping[str, str], current: Mapping[str, str]) -> None:
     """Check attributes that depend on each other."""
-    if attributes.get("SqsManagedSseEnabled") == "true" and attributes.get("KmsMasterKeyId"):
+    is_managed = attributes.get("SqsManagedSseEnabled", "").lower() == "true"
+    if is_managed and attributes.get("KmsMasterKeyId"):
         raise SqsError(
             INVALID_ATTRIBUTE_NAME,
             "You can use one type of server-side encryption (SSE) at one time. You can either"
@@ -409,24 +447,28 @@ def attributes_of(queue: DescribedQueue, scope: QueueScope) -> dict[str, str]:
             value_ms = queue.topic_retention_ms if value_ms is None else value_ms
             found[name] = str(number.high if value_ms is None else value_ms // 1000)
     found["MaximumMessageSize"] = str(stored_number(labels, "MaximumMessageSize"))
-    for name in ("Policy", "RedriveAllowPolicy"):
+    for name in ("Policy", "RedriveAllowPolicy", "RedrivePolicy"):
         if (text := labels.get(OWN_LABELS + name)) is not None:
             found[name] = text
     if config.dead_letter_queue is not None:
-        policy: dict[str, str | int] = {
-            "deadLetterTargetArn": scope.arn_of_queue(config.dead_letter_queue)
-        }
-        if config.max_receive_count is not None:
-            policy["maxReceiveCount"] = config.max_receive_count
-        found["RedrivePolicy"] = json.dumps(policy, separators=(",", ":"))
+        found["RedrivePolicy"] = _redrive_text(
+            scope.arn_of_queue(config.dead_letter_queue), config.max_receive_count
+        )
     found |= _encryption(labels)
     if queue.is_fifo:
-        is_group = config.deduplication_scope is DeduplicationScope.GROUP
+        scope_text = _SCOPES[config.deduplication_scope]
         found["FifoQueue"] = "true"
         found["ContentBasedDeduplication"] = _text(config.content_based_deduplication)
-        found["DeduplicationScope"] = "messageGroup" if is_group else "queue"
+        found["DeduplicationScope"] = labels.get(f"{OWN_LABELS}DeduplicationScope", scope_text)
         found["FifoThroughputLimit"] = labels.get(f"{OWN_LABELS}FifoThroughputLimit", "perQueue")
     return found
+
+
+def _redrive_text(target_arn: str, max_receive_count: int | None) -> str:
+    policy: dict[str, str | int] = {"deadLetterTargetArn": target_arn}
+    if max_receive_count is not None:
+        policy["maxReceiveCount"] = max_receive_count
+    return json.dumps(policy, separators=(",", ":"))
 
 
 def _encryption(labels: Mapping[str, str]) -> dict[str, str]:
@@ -460,14 +502,9 @@ def differing(asked: Mapping[str, str], there: Mapping[str, str], scope: QueueSc
         if name in _NUMBERS:
             wanted = str(int(value))
         elif name == "RedrivePolicy" and value:
-            policy = parse_redrive(value, scope)
-            wanted = json.dumps(
-                {
-                    "deadLetterTargetArn": scope.arn_of_queue(policy.target),
-                    "maxReceiveCount": policy.max_receive_count,
-                },
-                separators=(",", ":"),
-            )
+            wanted = parse_redrive(value, scope).shown(scope)
+        elif value.lower() in _SWITCHES:
+            wanted = value.lower()
         if there.get(name, "") != wanted:
             return name
     return None

@@ -74,14 +74,15 @@ class QueueScope(NamedTuple):
         """Return the tidelog name of the queue that a `QueueUrl` names.
 
         The last two parts of the path count; scheme, host and what precedes them do not, since
-        balancers and container networks change them.
+        balancers and container networks change them. A name alone is one of the caller's account,
+        as in the cloud.
 
         Raises:
             SqsError: The parameter is missing, is no URL of a queue, or no queue can have its name.
         """
         if not url:
             raise missing_parameter("QueueUrl")
-        account, name = address_parts(url)
+        account, name = (None, url) if is_legal(url) else address_parts(url)
         return self.queue_named(name, account)
 
     def place_of(self, queue: str) -> QueuePlace | None:

@@ -1,4 +1,4 @@
-"""What the actions of one client share between requests: caches, nothing that may not be lost.
+"""Caches that the actions of one client share between requests.
 
 Shell: it asks brokers about queues.
 """

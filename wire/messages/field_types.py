@@ -65,8 +65,9 @@ items, and stored records stay readable. The handler of the request checks the l
 Settings = Annotated[dict[str, str], msgspec.Meta(max_length=LIST_LENGTH_MAX)]
 """Names and values of settings in a request."""
 
-LABELS_BYTES_MAX = 2048
-"""Maximum bytes of all names and values of the labels of one topic or queue, in UTF-8."""
+LABELS_BYTES_MAX = 64 * 1024
+"""Maximum bytes of all names and values of the labels of one topic or queue, in UTF-8: enough for
+50 tags of SQS with 128 and 256 characters of two bytes, and a policy of 8 KiB beside them."""
 
-Labels = Annotated[dict[str, str], msgspec.Meta(max_length=LABELS_BYTES_MAX)]
+Labels = Annotated[dict[str, str], msgspec.Meta(max_length=2048)]
 """Names and values of labels in a request. A name has one byte or more."""

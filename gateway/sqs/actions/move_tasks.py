@@ -14,7 +14,7 @@ import msgspec
 
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.redrive_status import RedriveReport
-from tidelog.gateway.sqs.actions.queues import find
+from tidelog.gateway.sqs.actions.described import find
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_PARAMETER_VALUE,

@@ -4,7 +4,8 @@ Shell: they ask brokers.
 """
 
 from tidelog.client.admin.queue_counts import DescribedQueue
-from tidelog.gateway.sqs.actions.queues import check_redrive, described
+from tidelog.gateway.sqs.actions.described import described
+from tidelog.gateway.sqs.actions.queues import check_redrive
 from tidelog.gateway.sqs.attributes import (
     ALL,
     AttributeChange,
@@ -39,7 +40,7 @@ async def get_queue_attributes(caller: Caller, call: GetQueueAttributesCall) -> 
     attributes = attributes_of(queue, caller.scope)
     if ALL not in names:
         attributes = {name: attributes[name] for name in names if name in attributes}
-    return QueueAttributes(attributes)
+    return QueueAttributes(attributes or None)
 
 
 async def set_queue_attributes(caller: Caller, call: SetQueueAttributesCall) -> SqsReply:
@@ -69,8 +70,9 @@ async def apply(caller: Caller, queue: DescribedQueue, change: AttributeChange) 
     Raises:
         SqsError: It was deleted meanwhile, or the cluster refuses the change.
     """
-    if change.settings.get("deduplication_scope") == queue.config.get("deduplication_scope"):
-        change.settings.pop("deduplication_scope", None)
+    if change.scope is not None:
+        # The cloud shows a later scope too, and goes on with the first: recorded, undocumented.
+        change.store("DeduplicationScope", change.scope)
     try:
         await _keep_long_enough(caller, queue, change)
         await caller.client.admin.alter_queue(

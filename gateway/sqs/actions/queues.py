@@ -5,9 +5,11 @@ Shell: they ask brokers.
 
 import base64
 import binascii
+from bisect import insort
 from typing import Any, Final
 
 from tidelog.client.admin.queue_counts import DescribedQueue
+from tidelog.gateway.sqs.actions.described import described, find
 from tidelog.gateway.sqs.actions.queue_tags import check_tags
 from tidelog.gateway.sqs.attributes import (
     OWN_LABELS,
@@ -16,8 +18,8 @@ from tidelog.gateway.sqs.attributes import (
     change_of,
     check_target,
     differing,
-    invalid_attribute,
     new_attributes,
+    switch,
     unknown_attribute,
 )
 from tidelog.gateway.sqs.caller import Caller
@@ -96,11 +98,9 @@ async def create_queue(caller: Caller, call: CreateQueueCall) -> QueueLocated:
 
 
 def _check_name(name: str, is_fifo: str | None) -> None:
-    if is_fifo is not None and is_fifo != "true":
-        # The cloud has the attribute for FIFO queues only, so it refuses `false`.
-        raise (
-            unknown_attribute("FifoQueue") if is_fifo == "false" else invalid_attribute("FifoQueue")
-        )
+    if is_fifo is not None and not switch("FifoQueue", is_fifo):
+        # The cloud has the attribute for FIFO queues only.
+        raise unknown_attribute("FifoQueue")
     if not is_legal(name) or name.endswith(FIFO_SUFFIX) != (is_fifo is not None):
         text = _STANDARD_NAME if is_fifo is None else _FIFO_NAME
         raise SqsError(INVALID_PARAMETER_VALUE, text)
@@ -115,6 +115,8 @@ async def _create(
     settings: dict[str, Any] = dict(change.settings)
     if not is_fifo:
         settings["fair_delivery"] = "on"
+    elif change.scope is not None:
+        settings["deduplication_scope"] = "group" if change.scope == "messageGroup" else "queue"
     has_topic = queue in await admin.list_topics(queue, limit=1)
     if not has_topic:
         change.labels[OWNS_TOPIC] = "true"
@@ -140,36 +142,6 @@ def _check_same(caller: Caller, there: DescribedQueue, asked: dict[str, str]) ->
         )
 
 
-async def find(caller: Caller, queue: str) -> DescribedQueue | None:
-    """Return the description of a queue by its tidelog name; `None` if there is none."""
-    try:
-        (there,) = await caller.client.admin.describe_queues([queue])
-    except UnknownQueueError:
-        caller.state.forget(queue)
-        return None
-    caller.state.learn(there)
-    return there
-
-
-async def described(caller: Caller, queue: str, *, with_counts: bool = False) -> DescribedQueue:
-    """Return the description of a queue by its tidelog name.
-
-    Raises:
-        SqsError: There is no such queue.
-    """
-    if with_counts:
-        try:
-            (there,) = await caller.client.admin.describe_queues([queue], with_counts=True)
-        except UnknownQueueError:
-            caller.state.forget(queue)
-            raise queue_does_not_exist() from None
-        return there
-    found = await find(caller, queue)
-    if found is None:
-        raise queue_does_not_exist()
-    return found
-
-
 async def check_redrive(
     caller: Caller, queue: str, change: AttributeChange, *, is_fifo: bool
 ) -> None:
@@ -180,6 +152,9 @@ async def check_redrive(
     """
     if change.redrive is not None:
         target = await find(caller, change.redrive.target)
+        if target is not None and target.name == queue:
+            # Without another queue to move to, a message stays, as it does when it moves to itself.
+            change.keep_to_itself(change.redrive.shown(caller.scope))
         check_target(change.redrive, target, caller.scope.arn_of_queue(queue), is_fifo=is_fifo)
 
 
@@ -252,7 +227,10 @@ async def list_dead_letter_source_queues(
     limit = _limit(call.max_results)
     after = _position(call.next_token)
     queue = await described(caller, caller.scope.queue_at(call.queue_url))
-    sources = [name for name in queue.dead_letters_of if name > after]
+    sources = [*queue.dead_letters_of]
+    if OWN_LABELS + "RedrivePolicy" in queue.labels:
+        insort(sources, queue.name)
+    sources = [name for name in sources if name > after]
     has_more = call.max_results is not None and len(sources) > limit
     shown = sources[:limit]
     places = [caller.scope.place_of(name) for name in shown]

@@ -48,14 +48,14 @@ def create(cluster: Cluster, labels: dict[str, str], name: str = "orders") -> No
     cluster.do(CreateReplicatedTopic(name, topic_id, 1, {}, labels=labels))
 
 
-def test_labels_have_at_most_2048_bytes_of_names_and_values_in_utf_8() -> None:
+def test_labels_have_at_most_64_kib_of_names_and_values_in_utf_8() -> None:
     check_labels({})
     check_labels({"a": "", "b": ""})
-    check_labels({"n\u00e4me": "\u20ac" * 681})  # 5 + 3 * 681 = 2,048
+    check_labels({"n\u00e4me": "\u20ac" * 21_843, "bc": ""})  # 5 + 3 * 21,843 + 2 = 65,536
 
-    wanted = "the labels have 2049 bytes of names and values, they must have at most 2048"
+    wanted = "the labels have 65537 bytes of names and values, they must have at most 65536"
     with pytest.raises(InvalidConfigError, match=wanted):
-        check_labels({"n\u00e4me": "\u20ac" * 681, "b": ""})
+        check_labels({"n\u00e4me": "\u20ac" * 21_843, "bcd": ""})
     with pytest.raises(InvalidConfigError, match="a label has an empty name"):
         check_labels({"": "x"})
 
@@ -82,8 +82,8 @@ def test_settings_and_labels_change_together_or_not_at_all() -> None:
     assert topic_of(cluster).overrides == {"retention_ms": "1h"}
     assert cluster.handle(replace(change, set_labels=TEAM, remove_labels=["owner"])).records == []
     later = AlterTopic("orders", {"retention_ms": "2h"}, [])
-    with pytest.raises(InvalidConfigError, match="the labels have 2065 bytes"):
-        cluster.do(replace(later, set_labels={"x": "y" * 2048}))
+    with pytest.raises(InvalidConfigError, match="the labels have 65553 bytes"):
+        cluster.do(replace(later, set_labels={"x": "y" * 65_536}))
     with pytest.raises(InvalidConfigError, match="label 'x' cannot be set and removed"):
         cluster.do(replace(later, set_labels={"x": "y"}, remove_labels=["x"]))
     assert topic_of(cluster).overrides == {"retention_ms": "1h"}

@@ -63,6 +63,10 @@ def test_a_tidelog_name_has_one_reading(queue: str, place: tuple[str, str, str] 
         assert there.queue_of_arn(found.arn) == queue
 
 
+def test_a_name_is_of_the_account_of_the_request() -> None:
+    assert scope(OTHER).queue_at("orders") == f"{OTHER}.orders"
+
+
 def test_a_prefix_does_not_make_a_queue_of_another_scope() -> None:
     with pytest.raises(SqsError) as caught:
         scope(OTHER).queue_named("fifo")
@@ -87,7 +91,7 @@ def test_account_and_name_of_a_url_count(url: str) -> None:
     [
         (None, MISSING_PARAMETER),
         ("", MISSING_PARAMETER),
-        ("orders", INVALID_ADDRESS),
+        ("a.b", INVALID_ADDRESS),
         ("http://127.0.0.1:9324/", INVALID_ADDRESS),
         ("http://127.0.0.1:9324/12345/orders", INVALID_ADDRESS),
         (f"http://127.0.0.1:9324/{OTHER}/a.b", QUEUE_DOES_NOT_EXIST),

@@ -61,7 +61,7 @@ class Admin(Forwarding[InnerAdmin]):
             partitions: Number of partitions.
             replication_factor: Replicas of each partition; the cluster's default if not given.
             config: Settings by name, such as `{"retention_ms": 3_600_000}`; for programs.
-            labels: Free names and values, together at most 2,048 bytes in UTF-8.
+            labels: Free names and values, together at most 65,536 bytes in UTF-8.
             validate_only: Return what would happen and change nothing.
             settings: The same as keywords: `create_topic("orders", retention_ms=3_600_000)`.
 
@@ -272,7 +272,7 @@ class Admin(Forwarding[InnerAdmin]):
             start: `"earliest"`, `"latest"`, or Unix milliseconds: where in the topic it begins.
             fifo: Whether messages with the same key are delivered in order, one at a time.
             topic_config: Settings of a topic that is created.
-            labels: Free names and values, together at most 2,048 bytes in UTF-8. An existing queue
+            labels: Free names and values, together at most 65,536 bytes in UTF-8. An existing queue
                 must have the same, if any are given.
             settings: Such as `visibility_timeout=30` (seconds), `max_receive_count=5`,
                 `dead_letter_queue="payments-dead"`, `retry_backoff="exponential(1s,2,5min)"`.

@@ -1,0 +1,182 @@
+"""Actions on the attributes of queues."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.sqs.actions.test_queues import attributes_at, create
+from tests.gateway.sqs.callers import open_caller
+from tidelog.gateway.sqs.actions.queue_attributes import (
+    get_queue_attributes,
+    set_queue_attributes,
+)
+from tidelog.gateway.sqs.actions.queues import list_dead_letter_source_queues
+from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.protocol.errors import (
+    INVALID_ATTRIBUTE_VALUE,
+    INVALID_PARAMETER_VALUE,
+    MISSING_PARAMETER,
+    SqsError,
+)
+from tidelog.gateway.sqs.protocol.requests import (
+    GetQueueAttributesCall,
+    ListDeadLetterSourceQueuesCall,
+    SetQueueAttributesCall,
+)
+
+DEFAULTS = {
+    "ApproximateNumberOfMessages": "0",
+    "ApproximateNumberOfMessagesDelayed": "0",
+    "ApproximateNumberOfMessagesNotVisible": "0",
+    "DelaySeconds": "0",
+    "MaximumMessageSize": "1048576",
+    "MessageRetentionPeriod": "345600",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "SqsManagedSseEnabled": "true",
+    "VisibilityTimeout": "30",
+}
+FIFO_DEFAULTS = {
+    "ContentBasedDeduplication": "false",
+    "DeduplicationScope": "queue",
+    "FifoQueue": "true",
+    "FifoThroughputLimit": "perQueue",
+}
+
+
+async def change(caller: Caller, url: str, **attributes: str) -> dict[str, str]:
+    await set_queue_attributes(caller, SetQueueAttributesCall(url, attributes))
+    return await attributes_at(caller, url)
+
+
+def policy(caller: Caller, name: str, count: int = 3) -> str:
+    return json.dumps({"deadLetterTargetArn": caller.scope.arn_of(name), "maxReceiveCount": count})
+
+
+async def test_a_new_queue_has_the_defaults_of_the_cloud(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        for name, given, defaults in (
+            ("orders", None, DEFAULTS),
+            ("orders.fifo", {"FifoQueue": "true"}, DEFAULTS | FIFO_DEFAULTS),
+        ):
+            found = await attributes_at(caller, await create(caller, name, given))
+            (queue,) = await caller.client.admin.describe_queues([name])
+            created = str(queue.created_at_ms // 1000)
+            assert found == {
+                **defaults,
+                "QueueArn": f"arn:aws:sqs:us-east-1:000000000000:{name}",
+                "CreatedTimestamp": created,
+                "LastModifiedTimestamp": created,
+            }
+
+
+async def test_all_attributes_are_set_at_creation_and_later(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        allowed = json.dumps({"redrivePermission": "denyAll"})
+        statement = json.dumps({"Version": "2012-10-17", "Statement": {"Effect": "Deny"}})
+        wanted = {
+            "DelaySeconds": "5",
+            "KmsDataKeyReusePeriodSeconds": "6000",
+            "KmsMasterKeyId": "alias/orders",
+            "MaximumMessageSize": "2048",
+            "MessageRetentionPeriod": "60",
+            "Policy": statement,
+            "ReceiveMessageWaitTimeSeconds": "20",
+            "RedriveAllowPolicy": allowed,
+            "VisibilityTimeout": "0",
+        }
+        first = await attributes_at(caller, await create(caller, "orders", wanted))
+        assert wanted.items() <= first.items()
+        assert first["SqsManagedSseEnabled"] == "false"
+        later = await change(caller, await create(caller, "bills"), **wanted)
+        assert wanted.items() <= later.items()
+        facts = await caller.state.facts("bills")
+        assert (facts.max_message_bytes, facts.config.visibility_timeout_ms) == (2048, 0)
+
+        emptied = await change(caller, "bills", Policy="", RedriveAllowPolicy="", KmsMasterKeyId="")
+        gone = {"Policy", "RedriveAllowPolicy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds"}
+        assert not gone & emptied.keys()
+        assert emptied["SqsManagedSseEnabled"] == "false"
+        assert (await change(caller, "bills", SqsManagedSseEnabled="True"))[
+            "SqsManagedSseEnabled"
+        ] == "true"
+
+
+async def test_attributes_of_fifo_queues(tmp_path: Path) -> None:
+    fast = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+    async with open_caller(tmp_path) as caller:
+        given = {"FifoQueue": "True", "ContentBasedDeduplication": "True", **fast}
+        url = await create(caller, "fast.fifo", given)
+        assert await create(caller, "fast.fifo", given) == url
+        found = await attributes_at(caller, url)
+        assert {**fast, "ContentBasedDeduplication": "true"}.items() <= found.items()
+        facts = await caller.state.facts("fast.fifo")
+        assert facts.has_group_scope
+        assert facts.config.content_based_deduplication
+
+        # A scope is shown as it was set last; ids are compared as the queue was created.
+        url = await create(caller, "slow.fifo", {"FifoQueue": "true"})
+        changed = await change(caller, url, **fast, FifoQueue="true")
+        assert fast.items() <= changed.items()
+        assert not (await caller.state.facts("slow.fifo")).has_group_scope
+        with pytest.raises(SqsError, match="only when the value for DeduplicationScope") as caught:
+            await change(caller, url, DeduplicationScope="queue")
+        assert caught.value.shape is INVALID_ATTRIBUTE_VALUE
+
+
+async def test_a_dead_letter_queue_exists_has_the_kind_and_allows_it(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        dead = await create(caller, "dead")
+        await create(caller, "dead.fifo", {"FifoQueue": "true"})
+        shown = json.dumps(json.loads(policy(caller, "dead")), separators=(",", ":"))
+        assert (await change(caller, url, RedrivePolicy=policy(caller, "dead")))[
+            "RedrivePolicy"
+        ] == shown
+        assert "RedrivePolicy" not in await change(caller, url, RedrivePolicy="")
+
+        denied = {"redrivePermission": "byQueue", "sourceQueueArns": [caller.scope.arn_of("bills")]}
+        await change(caller, dead, RedriveAllowPolicy=json.dumps(denied))
+        for name, text in (
+            ("missing", "Dead letter target does not exist."),
+            ("dead.fifo", "Dead-letter queue must be same type of queue as the source."),
+            ("dead", "denies this source"),
+        ):
+            given = {"RedrivePolicy": policy(caller, name)}
+            for attempt in (change(caller, url, **given), create(caller, "third", given)):
+                with pytest.raises(SqsError, match=text) as caught:
+                    await attempt
+                assert caught.value.shape is INVALID_PARAMETER_VALUE
+        bills = await create(caller, "bills", {"RedrivePolicy": policy(caller, "dead")})
+        with pytest.raises(SqsError, match="would come back"):
+            await change(caller, dead, RedrivePolicy=policy(caller, "bills"))
+        assert "RedrivePolicy" in await attributes_at(caller, bills)
+
+
+async def test_a_queue_may_name_itself_as_its_dead_letter_queue(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        found = await change(caller, url, RedrivePolicy=policy(caller, "orders"))
+        assert json.loads(found["RedrivePolicy"])["maxReceiveCount"] == 3
+        sources = await list_dead_letter_source_queues(caller, ListDeadLetterSourceQueuesCall(url))
+        assert sources.queue_urls == [url]
+        await create(caller, "dead")
+        found = await change(caller, url, RedrivePolicy=policy(caller, "dead", 4))
+        assert json.loads(found["RedrivePolicy"])["maxReceiveCount"] == 4
+        assert "RedrivePolicy" not in await change(caller, url, RedrivePolicy="")
+
+
+async def test_requests_name_attributes(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        found = await get_queue_attributes(
+            caller, GetQueueAttributesCall(url, ["VisibilityTimeout", "Policy", "FifoQueue"])
+        )
+        assert found.attributes == {"VisibilityTimeout": "30"}
+        for names in (None, [], ["Policy"]):
+            call = GetQueueAttributesCall(url, names)
+            assert (await get_queue_attributes(caller, call)).attributes is None
+        for empty in (SetQueueAttributesCall(url), SetQueueAttributesCall(url, {})):
+            with pytest.raises(SqsError) as caught:
+                await set_queue_attributes(caller, empty)
+            assert caught.value.shape is MISSING_PARAMETER
