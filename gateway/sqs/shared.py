@@ -12,6 +12,7 @@ from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 from tidelog.gateway.sqs.attributes import stored_number
 from tidelog.gateway.sqs.protocol.errors import queue_does_not_exist
+from tidelog.gateway.sqs.strict_pauses import StrictPauses
 from tidelog.wire.config.queue_config import DeduplicationScope, QueueConfig, queue_config
 from tidelog.wire.errors import UnknownQueueError
 
@@ -65,6 +66,7 @@ class FrontState:
         self._client = client
         self._queues: dict[str, Queue] = {}
         self._known: dict[str, _Known] = {}
+        self.pauses = StrictPauses()
 
     def queue(self, name: str) -> Queue:
         """Return the one object for a queue."""

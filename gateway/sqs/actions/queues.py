@@ -8,6 +8,8 @@ import binascii
 from bisect import insort
 from typing import Any, Final
 
+import trio
+
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.gateway.sqs.actions.described import described, find
 from tidelog.gateway.sqs.actions.queue_tags import check_tags
@@ -23,7 +25,7 @@ from tidelog.gateway.sqs.attributes import (
     unknown_attribute,
 )
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.names import FIFO_SUFFIX, is_account, is_legal
+from tidelog.gateway.sqs.names import FIFO_SUFFIX, address_parts, is_account, is_legal
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_PARAMETER_VALUE,
     QUEUE_NAME_EXISTS,
@@ -71,7 +73,8 @@ async def create_queue(caller: Caller, call: CreateQueueCall) -> QueueLocated:
     """Create a queue; one that exists with the same values of the given attributes is no error.
 
     Raises:
-        SqsError: Name, attributes or tags are not legal, or another queue has the name.
+        SqsError: Name, attributes or tags are not legal, another queue has the name, or a strict
+            front has deleted one of this name in the last minute.
     """
     name = call.queue_name
     if not name:
@@ -90,6 +93,8 @@ async def create_queue(caller: Caller, call: CreateQueueCall) -> QueueLocated:
     queue = caller.scope.queue_named(name)
     there = await find(caller, queue)
     if there is None:
+        if caller.settings.is_strict:
+            caller.state.pauses.check_creation(queue, trio.current_time())
         change.labels |= tags
         there = await _create(caller, name, change, is_fifo=is_fifo is not None)
     if there is not None:
@@ -264,14 +269,20 @@ async def purge_queue(caller: Caller, call: PurgeQueueCall) -> SqsReply:
     """Delete all messages of a queue.
 
     Raises:
-        SqsError: There is no such queue.
+        SqsError: There is no such queue, or a strict front has purged it in the last minute.
     """
     queue = caller.scope.queue_at(call.queue_url)
+    pauses = caller.state.pauses
+    if caller.settings.is_strict:
+        _, name = address_parts(call.queue_url or "")
+        pauses.check_purge(queue, name, trio.current_time())
     try:
         await caller.state.queue(queue).purge()
     except UnknownQueueError:
         caller.state.forget(queue)
         raise queue_does_not_exist() from None
+    if caller.settings.is_strict:
+        pauses.purged(queue, trio.current_time())
     return DONE
 
 
@@ -297,4 +308,6 @@ async def delete_queue(caller: Caller, call: DeleteQueueCall) -> SqsReply:
         raise queue_does_not_exist() from None
     finally:
         caller.state.forget(name)
+    if caller.settings.is_strict:
+        caller.state.pauses.deleted(name, trio.current_time())
     return DONE
