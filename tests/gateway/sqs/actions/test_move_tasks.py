@@ -236,98 +236,55 @@ async def test_a_redrive_of_another_program_is_a_task(tmp_path: Path) -> None:
         assert (await pipe.end()).status == "CANCELLED"
 
 
+START, LIST, CANCEL = StartMessageMoveTaskCall, ListMessageMoveTasksCall, CancelMessageMoveTaskCall
+PREFIX = "arn:aws:sqs:us-east-1:000000000000"
+DEAD, WORK, NOPE = f"{PREFIX}:dead", f"{PREFIX}:work", f"{PREFIX}:nope"
+TASK_ID = "10f57157-fc38-4da9-a113-4de7e12d05dd"
+MISSING = "The request must contain the parameter {}."
+NOT_FOUND = "The resource that you specified for the {} parameter doesn't exist."
+SAME = "Source queue arn and destination queue arn cannot be the same."
+KINDS = "The source queue and destination queue must be of the same queue type."
+WRONG: list[tuple[SqsCall, ErrorShape, str]] = [
+    (START(), MISSING_PARAMETER, MISSING.format("SourceArn")),
+    (START(""), INVALID_PARAMETER_VALUE, FORMAT.format("SourceArn")),
+    (START(DEAD, "work"), INVALID_PARAMETER_VALUE, FORMAT.format("DestinationArn")),
+    (START(NOPE), RESOURCE_NOT_FOUND, NOT_FOUND.format("SourceArn")),
+    (START(DEAD, NOPE), RESOURCE_NOT_FOUND, NOT_FOUND.format("DestinationArn")),
+    (
+        START(DEAD.replace("us-east-1", "eu-west-1")),
+        RESOURCE_NOT_FOUND,
+        NOT_FOUND.format("SourceArn"),
+    ),
+    (
+        START(WORK),
+        INVALID_PARAMETER_VALUE,
+        "Source queue must be configured as a Dead Letter Queue.",
+    ),
+    (START(DEAD, DEAD), INVALID_PARAMETER_VALUE, SAME),
+    (START(DEAD, f"{WORK}.fifo"), INVALID_PARAMETER_VALUE, KINDS),
+    *(
+        (
+            START(DEAD, None, rate),
+            INVALID_PARAMETER_VALUE,
+            BETWEEN.format("MaxNumberOfMessagesPerSecond", 500),
+        )
+        for rate in (0, 501)
+    ),
+    (LIST(DEAD, 11), INVALID_PARAMETER_VALUE, BETWEEN.format("MaxResults", 10)),
+    (CANCEL(), MISSING_PARAMETER, MISSING.format("TaskHandle")),
+    *(
+        (CANCEL(handle), INVALID_PARAMETER_VALUE, "Value for parameter TaskHandle is invalid.")
+        for handle in ("foobared", handle_of("7", DEAD))
+    ),
+    (CANCEL(handle_of(TASK_ID, NOPE)), RESOURCE_NOT_FOUND, NOT_FOUND.format("SourceArn")),
+    (CANCEL(handle_of(TASK_ID, DEAD)), RESOURCE_NOT_FOUND, "Task does not exist."),
+]
+
+
 async def test_wrong_parameters_of_a_task_are_refused(tmp_path: Path) -> None:
     async with open_pipe(tmp_path) as pipe:
-        dead, work = pipe.dead_arn, pipe.arn("work")
         await pipe.create("work.fifo", {"FifoQueue": "true"})
-        wrong: list[tuple[SqsCall, ErrorShape, str]] = [
-            (
-                StartMessageMoveTaskCall(),
-                MISSING_PARAMETER,
-                "The request must contain the parameter SourceArn.",
-            ),
-            (
-                StartMessageMoveTaskCall(""),
-                INVALID_PARAMETER_VALUE,
-                FORMAT.format("SourceArn"),
-            ),
-            (
-                StartMessageMoveTaskCall(dead, "work"),
-                INVALID_PARAMETER_VALUE,
-                FORMAT.format("DestinationArn"),
-            ),
-            (
-                StartMessageMoveTaskCall(pipe.arn("nope")),
-                RESOURCE_NOT_FOUND,
-                "The resource that you specified for the SourceArn parameter doesn't exist.",
-            ),
-            (
-                StartMessageMoveTaskCall(dead, pipe.arn("nope")),
-                RESOURCE_NOT_FOUND,
-                "The resource that you specified for the DestinationArn parameter doesn't exist.",
-            ),
-            (
-                StartMessageMoveTaskCall(dead.replace("us-east-1", "eu-west-1")),
-                RESOURCE_NOT_FOUND,
-                "The resource that you specified for the SourceArn parameter doesn't exist.",
-            ),
-            (
-                StartMessageMoveTaskCall(work),
-                INVALID_PARAMETER_VALUE,
-                "Source queue must be configured as a Dead Letter Queue.",
-            ),
-            (
-                StartMessageMoveTaskCall(dead, dead),
-                INVALID_PARAMETER_VALUE,
-                "Source queue arn and destination queue arn cannot be the same.",
-            ),
-            (
-                StartMessageMoveTaskCall(dead, f"{work}.fifo"),
-                INVALID_PARAMETER_VALUE,
-                "The source queue and destination queue must be of the same queue type.",
-            ),
-            *(
-                (
-                    StartMessageMoveTaskCall(dead, None, rate),
-                    INVALID_PARAMETER_VALUE,
-                    BETWEEN.format("MaxNumberOfMessagesPerSecond", 500),
-                )
-                for rate in (0, 501)
-            ),
-            (
-                ListMessageMoveTasksCall(dead, 11),
-                INVALID_PARAMETER_VALUE,
-                BETWEEN.format("MaxResults", 10),
-            ),
-            (
-                CancelMessageMoveTaskCall(),
-                MISSING_PARAMETER,
-                "The request must contain the parameter TaskHandle.",
-            ),
-            (
-                CancelMessageMoveTaskCall("foobared"),
-                INVALID_PARAMETER_VALUE,
-                "Value for parameter TaskHandle is invalid.",
-            ),
-            (
-                CancelMessageMoveTaskCall(handle_of("7", dead)),
-                INVALID_PARAMETER_VALUE,
-                "Value for parameter TaskHandle is invalid.",
-            ),
-            (
-                CancelMessageMoveTaskCall(
-                    handle_of("10f57157-fc38-4da9-a113-4de7e12d05dd", pipe.arn("nope"))
-                ),
-                RESOURCE_NOT_FOUND,
-                "The resource that you specified for the SourceArn parameter doesn't exist.",
-            ),
-            (
-                CancelMessageMoveTaskCall(handle_of("10f57157-fc38-4da9-a113-4de7e12d05dd", dead)),
-                RESOURCE_NOT_FOUND,
-                "Task does not exist.",
-            ),
-        ]
 
-        found = [await refusal(pipe.caller, call) for call, _, _ in wrong]
+        found = [await refusal(pipe.caller, call) for call, _, _ in WRONG]
 
-        assert found == [(shape, text) for _, shape, text in wrong]
+        assert found == [(shape, text) for _, shape, text in WRONG]
