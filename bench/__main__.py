@@ -44,6 +44,7 @@ from bench import (
     replication,
     request,
     spark,
+    sqs,
     startup,
     strangers,
     takeover,
@@ -91,6 +92,7 @@ _WORKLOADS: dict[str, Workload] = {
     "idle_queues": idle_queues.run,
     "many_queues": many_queues.run,
     "queue_takeover": queue_takeover.run,
+    "sqs": sqs.run,
     "spark": spark.run,
 }
 _HERE = Path(__file__).resolve().parent

@@ -15,6 +15,8 @@ include classpath("application.conf")
 node-address {{ host = "127.0.0.1", port = {port} }}
 rest-sqs {{ bind-port = {port}, bind-hostname = "127.0.0.1" }}
 rest-stats {{ enabled = false }}
+"""
+_STORAGE: Final = """\
 messages-storage {{ enabled = true, uri = "jdbc:h2:{database};WRITE_DELAY=0" }}
 """
 
@@ -28,10 +30,19 @@ def install(root: Path) -> Installed:
 def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     """Start a server whose messages are in an embedded database."""
     assert promise is Promise.MEMORY_ONE, "ElasticMQ has one copy, and its database does not sync"
+    return _start(installed, directory, _STORAGE.format(database=directory / "messages"))
+
+
+def start_in_memory(installed: Installed, directory: Path) -> Servers:
+    """Start a server as it starts by default: its messages end with its process."""
+    return _start(installed, directory, "")
+
+
+def _start(installed: Installed, directory: Path, storage: str) -> Servers:
     (port,) = free_ports(1)
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "elasticmq.conf"
-    config.write_text(_CONFIG.format(port=port, database=directory / "messages"), encoding="utf-8")
+    config.write_text(_CONFIG.format(port=port) + storage, encoding="utf-8")
     jars = os.path.join(installed.root, "jars", "*")  # noqa: PTH118  (a pattern of Java)
     words = ["java", f"-Dconfig.file={config}", "-cp", jars, "org.elasticmq.server.Main"]
     return start_servers(directory, [Command(words)], [port])

@@ -126,7 +126,12 @@ class Servers:
     @property
     def cpu_seconds(self) -> float:
         """CPU seconds of all servers, user and system."""
-        return sum(cpu_seconds(process.pid) for process in self._processes)
+        return sum(self.cpu_seconds_each)
+
+    @property
+    def cpu_seconds_each(self) -> list[float]:
+        """CPU seconds of each server, in the order of their starts."""
+        return [cpu_seconds(process.pid) for process in self._processes]
 
     @property
     def resident_bytes(self) -> int:

@@ -1,0 +1,381 @@
+"""Benchmark of the SQS front: beside ElasticMQ, beside the native client, and with idle polls.
+
+All systems run in turn on the same cores, none of them pinned, under the same load generator
+(`bench.sqs_load`). A front and its broker count together, as a JVM counts with its database.
+ElasticMQ runs twice: with its messages in a database, which is the promise of a broker, and as it
+starts by default, with messages that end with its process.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter, sleep  # noqa: TID251  (the benchmark measures an idle process)
+from typing import Final
+
+import trio
+
+import tidelog
+from bench.figures import Row, Settings, Spread, ratios
+from bench.machine import ROOT
+from bench.peers import elasticmq
+from bench.peers.packages import NotAvailableError
+from bench.peers.promises import Promise
+from bench.peers.servers import Command, Servers, free_ports, start_servers
+from bench.sqs_load import SqsOrder, SqsResult, call
+
+_FRONT: Final = "front and broker"
+_NATIVE: Final = "native client"
+_ELASTICMQ: Final = "ElasticMQ"
+_UNSTORED: Final = "ElasticMQ without storage"
+_PEERS: Final = ROOT / "build" / "peers"
+_CONNECTIONS: Final = 64
+_BATCHES: Final = (1, 10)
+_WARM_UPS: Final = 2
+"""Rounds that do not count: a JVM compiles frequent code as it runs."""
+_FIRST: Final = 2_000
+"""Messages of the first round, and least of the others."""
+_POLLS: Final = 10_000
+_WAIT_S: Final = 20
+_RATE_GOAL: Final = 3.0
+_LATENCY_GOAL: Final = 0.5
+_MEMORY_GOAL: Final = 0.5
+_SENDS_GOAL: Final = 6_000
+_IDLE_GOAL_PERCENT: Final = 3.0
+_CALLS: Final = {
+    "SendMessage": "send, from due to answered",
+    "delivered": "from due to received",
+    "DeleteMessage": "delete",
+}
+
+
+def _create(address: tuple[str, int], name: str) -> None:
+    call(address, "CreateQueue", {"QueueName": name})
+
+
+def _delete(address: tuple[str, int], name: str) -> None:
+    url = call(address, "GetQueueUrl", {"QueueName": name})["QueueUrl"]
+    call(address, "DeleteQueue", {"QueueUrl": url})
+
+
+def _create_natively(address: tuple[str, int], name: str) -> None:
+    async def create() -> None:
+        async with tidelog.connect(f"{address[0]}:{address[1]}") as client:
+            await client.admin.create_queue(name)
+
+    trio.run(create)
+
+
+def _delete_natively(address: tuple[str, int], name: str) -> None:
+    async def delete() -> None:
+        async with tidelog.connect(f"{address[0]}:{address[1]}") as client:
+            await client.admin.delete_queue(name, with_topic=True)
+
+    trio.run(delete)
+
+
+@dataclass(frozen=True, slots=True)
+class _System:
+    """A running system under the load."""
+
+    name: str
+    servers: Servers
+    address: tuple[str, int]
+    """Where the load connects."""
+    module: str = "bench.sqs_load"
+    """The load generator."""
+    create: Callable[[tuple[str, int], str], None] = _create
+    delete: Callable[[tuple[str, int], str], None] = _delete
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One repetition; microseconds of CPU are for one message."""
+
+    rate: float
+    server_us: Sequence[float]
+    """Of each process."""
+    load_us: float
+    result: SqsResult
+
+
+@contextmanager
+def front_and_broker(directory: Path) -> Generator[Servers]:
+    """Start a broker and a front, as users start them; the address is that of the front."""
+    broker_port, front_port = free_ports(2)
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tidelog"]
+    broker = ["serve", "--listen", f"127.0.0.1:{broker_port}", "--log-format", "json"]
+    broker += ["--data-dir", str(directory / "data")]
+    front = ["sqs", "--broker", f"127.0.0.1:{broker_port}", "--no-auth"]
+    front += ["--listen", f"127.0.0.1:{front_port}"]
+    with start_servers(
+        directory, [Command([*command, *broker], environment)], [broker_port]
+    ) as servers:
+        servers.start([*command, *front], environment=environment)
+        servers.wait_ports([broker_port, front_port])
+        yield servers
+
+
+@contextmanager
+def _load(order: SqsOrder, module: str) -> Generator[subprocess.Popen[str]]:
+    """Start a load generator, which waits for a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, json.dumps(asdict(order))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "a load generator did not start"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _run(system: _System, order: SqsOrder) -> _Measured:
+    """Run one load on existing queues."""
+    order = replace(order, address=system.address)
+    with _load(order, system.module) as process:
+        before = system.servers.cpu_seconds_each
+        text, _ = process.communicate("begin\n")
+        used = system.servers.cpu_seconds_each
+        if not text:
+            raise RuntimeError(f"the load generator of {system.name} failed")
+    result = SqsResult(**json.loads(text))
+    if result.duplicates:
+        raise RuntimeError(f"{system.name} delivered {result.duplicates} messages twice")
+    return _Measured(
+        order.count / (result.ended - result.began),
+        [(now - earlier) / order.count * 1e6 for now, earlier in zip(used, before, strict=True)],
+        result.cpu_seconds / order.count * 1e6,
+        result,
+    )
+
+
+def _interleaved(
+    systems: Sequence[_System], what: str, order: SqsOrder, *, repetitions: int, seconds: float
+) -> dict[str, list[_Measured]]:
+    """Measure all systems in turn, each time on a new queue.
+
+    A repetition takes about `seconds`, by the rate of the previous one, unless the order has a
+    rate.
+    """
+    found: dict[str, list[_Measured]] = {system.name: [] for system in systems}
+    rates = dict.fromkeys(found, order.rate or _FIRST / seconds)
+    for number in range(repetitions + _WARM_UPS):
+        for system in systems:
+            queue = f"{what}-{number}"
+            system.create(system.address, queue)
+            count = max(_FIRST, int(rates[system.name] * seconds))
+            measured = _run(system, replace(order, queues=[queue], count=count))
+            system.delete(system.address, queue)
+            if not order.rate:
+                rates[system.name] = measured.rate
+            if number >= _WARM_UPS:
+                found[system.name].append(measured)
+    return found
+
+
+def _idle_percent(system: _System, queue_count: int, cycles: int) -> tuple[list[float], int]:
+    """Return the CPU of each process with idle polls, in per cent of a core, and their memory."""
+    queues = [f"idle-{queue_count}-{number}" for number in range(queue_count)]
+    for queue in queues:
+        system.create(system.address, queue)
+    order = SqsOrder(address=system.address, queues=queues, pollers=_POLLS)
+    with _load(order, system.module) as process:
+        assert process.stdin is not None
+        process.stdin.write("begin\n")
+        process.stdin.flush()
+        sleep(_WAIT_S * 1.5)
+        before, began = system.servers.cpu_seconds_each, perf_counter()
+        sleep(_WAIT_S * cycles)
+        used, seconds = system.servers.cpu_seconds_each, perf_counter() - began
+        if process.poll() is not None:
+            raise RuntimeError("the polls ended")
+        resident = system.servers.resident_bytes
+    return [
+        (now - earlier) / seconds * 100 for now, earlier in zip(used, before, strict=True)
+    ], resident
+
+
+@contextmanager
+def _systems(directory: Path) -> Generator[list[_System]]:
+    """Start all systems; without ElasticMQ if it is unavailable, and say why."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(front_and_broker(directory / "tidelog"))
+        broker, front = (_host_and_port(each) for each in ours.addresses.split(","))
+        native = replace(
+            _System(_NATIVE, ours, broker),
+            module="bench.sqs_native",
+            create=_create_natively,
+            delete=_delete_natively,
+        )
+        systems = [_System(_FRONT, ours, front), native]
+        try:
+            installed = elasticmq.install(_PEERS / "elasticmq")
+        except (NotAvailableError, OSError) as error:
+            sys.stderr.write(f"without ElasticMQ: {error}\n")
+        else:
+            stored = elasticmq.start(installed, directory / "stored", Promise.MEMORY_ONE)
+            unstored = elasticmq.start_in_memory(installed, directory / "unstored")
+            for name, servers in ((_ELASTICMQ, stored), (_UNSTORED, unstored)):
+                stack.enter_context(servers)
+                systems.append(_System(name, servers, _host_and_port(servers.addresses)))
+        yield systems
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def run(settings: Settings) -> list[Row]:
+    """Measure rates, latencies, memory and idle polls."""
+    repetitions, seconds = settings.choose(5, 1), settings.choose(4, 1)
+    with _systems(settings.directory) as systems:
+        rows: list[Row] = []
+        for batch in _BATCHES:
+            half = _CONNECTIONS // 2
+            order = SqsOrder(address=("", 0), queues=[], senders=half, workers=half, batch=batch)
+            what = f"SQS, {_CONNECTIONS} connections, batches of {batch}"
+            found = _interleaved(
+                systems, f"rate-{batch}", order, repetitions=repetitions, seconds=seconds
+            )
+            rows += _rate_rows(what, found)
+            slowest = min(Spread.of(each.rate for each in side).median for side in found.values())
+            order = replace(order, rate=slowest / 2)
+            found = _interleaved(
+                systems, f"pace-{batch}", order, repetitions=repetitions, seconds=seconds
+            )
+            rows += _latency_rows(f"{what}, {slowest / 2:,.0f} messages/s", found)
+        rows += _memory_rows(systems)
+        rows += _send_rows(systems[:2], repetitions, seconds)
+    for queue_count in (1, 100):
+        with front_and_broker(settings.directory / f"idle-{queue_count}") as servers:
+            front = _System(_FRONT, servers, _host_and_port(servers.addresses.split(",")[1]))
+            cycles = settings.choose(3, 1)
+            percents, resident = _idle_percent(front, queue_count, cycles)
+        rows += _idle_rows(queue_count, percents, resident)
+    return rows
+
+
+def _rate_rows(what: str, found: dict[str, list[_Measured]]) -> list[Row]:
+    rows: list[Row] = []
+    for name, side in found.items():
+        rates = [each.rate for each in side]
+        rows.append(Row(f"{what}: {name}, messages/s", Spread.of(rates).text()))
+        rows.append(Row(f"{what}: {name}, CPU of the server for a message", _cpu_text(name, side)))
+        rows.append(Row(f"{what}: {name}, {_load_of(name)}", _us([e.load_us for e in side])))
+    for name in (_ELASTICMQ, _UNSTORED):
+        if name in found:
+            ratio = ratios([e.rate for e in found[_FRONT]], [e.rate for e in found[name]])
+            rows.append(_at_least(f"{what}: the front to {name}, messages/s", ratio, _RATE_GOAL))
+            rows += _ratio_rows(what, found, name)
+    return rows
+
+
+def _ratio_rows(what: str, found: dict[str, list[_Measured]], other: str) -> list[Row]:
+    """Compare the slowest calls of the front with those of another system."""
+    return [
+        _at_most(
+            f"{what}: the front to {other}, p99 of {title}",
+            ratios(*([each.result.seconds[kind][1] for each in found[name]] for name in pair)),
+            _LATENCY_GOAL,
+        )
+        for kind, title in _CALLS.items()
+        for pair in [(_FRONT, other)]
+    ]
+
+
+def _latency_rows(what: str, found: dict[str, list[_Measured]]) -> list[Row]:
+    rows: list[Row] = []
+    for name, side in found.items():
+        for kind, title in _CALLS.items():
+            middle, tail = (
+                Spread.of(each.result.seconds[kind][place] * 1e3 for each in side)
+                for place in (0, 1)
+            )
+            rows.append(Row(f"{what}: {name}, {title}, p50, ms", middle.text(".2f")))
+            rows.append(Row(f"{what}: {name}, {title}, p99, ms", tail.text(".2f")))
+    for name in (_ELASTICMQ, _UNSTORED):
+        if name in found:
+            rows += _ratio_rows(what, found, name)
+    return rows
+
+
+def _memory_rows(systems: Sequence[_System]) -> list[Row]:
+    resident = {system.name: system.servers.resident_bytes / 1e6 for system in systems}
+    rows = [
+        Row(f"SQS: memory after the load, {name}, MB", f"{megabytes:,.0f}")
+        for name, megabytes in resident.items()
+        if name != _NATIVE
+    ]
+    for name in (_ELASTICMQ, _UNSTORED):
+        if name in resident:
+            ratio = Spread.of([resident[_FRONT] / resident[name]])
+            rows.append(_at_most(f"SQS: memory of front and broker to {name}", ratio, _MEMORY_GOAL))
+    return rows
+
+
+def _send_rows(systems: Sequence[_System], repetitions: int, seconds: float) -> list[Row]:
+    order = SqsOrder(address=("", 0), queues=[], senders=_CONNECTIONS)
+    found = _interleaved(systems, "send", order, repetitions=repetitions, seconds=seconds)
+    what = f"SQS, SendMessage on {_CONNECTIONS} connections"
+    rows = [
+        Row(f"{what}: {name}, calls/s", Spread.of(each.rate for each in side).text())
+        for name, side in found.items()
+    ]
+    rows += [
+        Row(f"{what}: {name}, CPU of the server for a call", _cpu_text(name, side))
+        for name, side in found.items()
+    ]
+    a_core = Spread.of(1e6 / each.server_us[1] for each in found[_FRONT])
+    goal = f">= {_SENDS_GOAL:,}"
+    title = f"{what}: calls/s that one core of the front carries, by its CPU"
+    return [*rows, Row(title, a_core.text(), goal, a_core.median >= _SENDS_GOAL)]
+
+
+def _idle_rows(queue_count: int, percents: Sequence[float], resident: int) -> list[Row]:
+    what = f"SQS, {_POLLS:,} idle polls of {_WAIT_S} s on {queue_count} queues"
+    broker, front = percents
+    return [
+        Row(
+            f"{what}: CPU of front and broker, of a core",
+            f"{broker + front:.2f} %",
+            f"<= {_IDLE_GOAL_PERCENT:g} %",
+            broker + front <= _IDLE_GOAL_PERCENT,
+        ),
+        Row(f"{what}: CPU of the broker alone", f"{broker:.2f} %"),
+        Row(f"{what}: memory of front and broker, MB", f"{resident / 1e6:,.0f}"),
+    ]
+
+
+def _load_of(name: str) -> str:
+    return "CPU of the client" if name == _NATIVE else "CPU of the load generator"
+
+
+def _cpu_text(name: str, side: Sequence[_Measured]) -> str:
+    total = _us([sum(each.server_us) for each in side])
+    if name != _FRONT:
+        return total
+    broker, front = (_us([each.server_us[place] for each in side]) for place in (0, 1))
+    return f"{total}: broker {broker}, front {front}"
+
+
+def _us(values: Sequence[float]) -> str:
+    return f"{Spread.of(values).text()} us"
+
+
+def _at_least(what: str, measured: Spread, goal: float) -> Row:
+    return Row(what, measured.text(".2f"), f">= {goal:g}", measured.median >= goal)
+
+
+def _at_most(what: str, measured: Spread, goal: float) -> Row:
+    return Row(what, measured.text(".2f"), f"<= {goal:g}", measured.median <= goal)
