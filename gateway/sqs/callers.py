@@ -63,6 +63,6 @@ class Callers:
             settings.region if region is None else region.decode(),
             settings.account,
             settings.region,
-            f"http://{authority.decode()}",
+            settings.public_url or f"http://{authority.decode()}",
         )
         return Caller(self._client, scope, _SENDER, settings, self._state)

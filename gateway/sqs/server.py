@@ -3,6 +3,7 @@
 Shell.
 """
 
+import errno
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -13,21 +14,23 @@ from tidelog.client.client import Client
 from tidelog.gateway.sqs.callers import Callers
 from tidelog.gateway.sqs.front import Front
 from tidelog.gateway.sqs.http.front_server import FrontLimits, FrontServer
+from tidelog.gateway.sqs.listen_address import DEFAULT_PORT, ListenAddress
 from tidelog.gateway.sqs.metrics import ACCEPTED, OPEN_CONNECTIONS, REFUSED, FrontMetrics
 from tidelog.gateway.sqs.pages import FrontPages
 from tidelog.gateway.sqs.settings import FrontSettings
-from tidelog.wire.env.env import Env
+from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.env.real.real_env import real_env
+from tidelog.wire.errors import ConfigError
 from tidelog.wire.metrics.metric import Family, single
 
 
 class FrontConfig(NamedTuple):
     """Settings of a front."""
 
-    host: str = "127.0.0.1"
-    port: int = 9324
-    """0 takes a free port."""
+    listen: ListenAddress = ListenAddress("127.0.0.1", DEFAULT_PORT)
+    checks_signatures: bool = True
+    """Whether requests need a signature by an access key; without, only this machine is served."""
     settings: FrontSettings = FrontSettings()
     limits: FrontLimits = FrontLimits()
 
@@ -41,11 +44,10 @@ async def open_front(
     If cancelled, the front stops as in a crash: acknowledged messages are in the log.
 
     Raises:
-        OSError: The front cannot listen on the address.
+        ConfigError: The front cannot listen on the address, or must not without signatures.
     """
     config, env = config or FrontConfig(), env or real_env()
-    listener = await env.network.listen(config.host, config.port)
-    host, port = listener.address
+    listener = await _listen(env, config)
     metrics = FrontMetrics()
 
     def families() -> list[Family]:
@@ -57,7 +59,7 @@ async def open_front(
         ]
 
     front = Front(
-        Callers(client, config.settings, address=f"{host}:{port}"),
+        Callers(client, config.settings, address=str(ListenAddress(*listener.address))),
         metrics,
         pages=FrontPages(client, families, lambda: server.is_draining).page_of,
         clock=loop_clock(),
@@ -69,3 +71,27 @@ async def open_front(
         yield server
         await server.drain()
         nursery.cancel_scope.cancel()
+
+
+async def _listen(env: Env, config: FrontConfig) -> Listener:
+    """Listen on the address of a front.
+
+    Raises:
+        ConfigError: It is not possible, or not safe; one line says why and what to do.
+    """
+    address = config.listen
+    if not (config.checks_signatures or address.is_local):
+        raise ConfigError(
+            f"cannot serve SQS on {address} without signatures: other machines reach that address;"
+            " listen on 127.0.0.1, or create access keys with"
+            " `tidelog access-key create user:NAME` and leave out --no-auth"
+        )
+    try:
+        return await env.network.listen(address.host, address.port)
+    except OSError as error:
+        is_taken = error.errno == errno.EADDRINUSE
+        advice = "is another front running there? " if is_taken else ""
+        raise ConfigError(
+            f"cannot listen on {address} for SQS: {error.strerror or error};"
+            f" {advice}choose another address"
+        ) from error

@@ -16,5 +16,8 @@ class FrontSettings(NamedTuple):
     """Account whose queues have no prefix in tidelog."""
     region: str = DEFAULT_REGION
     """Region whose queues have no prefix in tidelog."""
+    public_url: str = ""
+    """Scheme and authority in the URLs of queues, such as `https://sqs.example.com`; empty means
+    what each request names in its header `Host`."""
     is_strict: bool = False
     """Whether to imitate limits of the cloud that tidelog does not need (`--strict-sqs`)."""

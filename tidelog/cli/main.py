@@ -51,10 +51,10 @@ COMMANDS = {
     "transaction": LazyCommand(
         "tidelog.cli.transaction", "transaction", "List transactions, and forget their names."
     ),
-    "sqs": LazyCommand("tidelog.cli.sqs", "sqs", "Serve Amazon SQS over the queues of a cluster."),
     "outbox": LazyCommand(
         "tidelog.cli.outbox", "outbox", "Relay the outbox tables of databases to topics."
     ),
+    "sqs": LazyCommand("tidelog.cli.sqs", "sqs", "Serve Amazon SQS over the queues of a cluster."),
     "cluster": LazyCommand(
         "tidelog.cli.cluster.cluster",
         "cluster",

@@ -1,45 +1,230 @@
 """The command `tidelog sqs`, which serves the HTTP API of Amazon SQS."""
 
+import gc
+import logging
+import re
+import resource
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack, final
+
 import click
 import trio
 
-from tidelog.cli.client import open_client
-from tidelog.cli.connected import ConnectedCommand, broker_address
-from tidelog.cli.options import examples
+from tidelog.cli.connected import ConnectedCommand, broker_address, given_profile, tls_settings
+from tidelog.cli.options import Seconds, examples
+from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.signals import on_signal
+from tidelog.client.client import connect
+from tidelog.client.config import ClientConfig
+from tidelog.client.security.settings import connection_settings
+from tidelog.wire.env.real.real_env import real_env
+from tidelog.wire.env.real.user_files import UserFiles
+from tidelog.wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    # The module needs httptools, which only an extra installs.
+    from tidelog.gateway.sqs.server import FrontConfig
+
+_log = logging.getLogger("tidelog.sqs")
+
+_CLIENT_NAME: Final = "tidelog-sqs"
+_OTHER_FILES: Final = 64
+"""Descriptors that are no connections of clients."""
+_CONNECTIONS_MIN: Final = 4_096
+"""Number of connections below which a limit of open files is worth a warning."""
+_ACCOUNT: Final = re.compile(r"\d{12}")
+_REGION: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_URL: Final = re.compile(r"https?://[^/\s?#]+")
+
+
+@final
+class _Matching(click.ParamType[str]):
+    """The parameter type of texts that match a pattern."""
+
+    name = "text"
+
+    def __init__(self, pattern: re.Pattern[str], example: str) -> None:
+        self._pattern = pattern
+        self._example = example
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return the text."""
+        text = str(value)
+        if text and not self._pattern.fullmatch(text):
+            self.fail(f"{text!r} is not of the form {self._example}", param, ctx)
+        return text
+
+
+class _Options(TypedDict):
+    listen: str
+    no_auth: bool
+    account: str
+    region: str
+    public_url: str
+    strict_sqs: bool
+    max_connections: int | None
+    drain_s: float
+    log_format: str
+    log_level: str
 
 
 @click.command(
     cls=ConnectedCommand,
-    epilog=examples("tidelog sqs --no-auth", "tidelog sqs -b broker:8433 --listen 0.0.0.0:9324"),
+    epilog=examples(
+        "tidelog sqs --no-auth",
+        "tidelog sqs -b broker:8433 --listen 0.0.0.0:9324 --public-url https://sqs.example.com",
+    ),
 )
 @click.option(
     "--listen",
     default="127.0.0.1:9324",
     show_default=True,
     metavar="HOST:PORT",
-    help="Serve HTTP at this address.",
+    help="Listen on this address.",
 )
-@click.option("--no-auth", is_flag=True, help="Check no signatures; only on this machine.")
-def sqs(listen: str, *, no_auth: bool) -> None:
+@click.option(
+    "--no-auth", is_flag=True, help="Check no signatures: serve every program of this machine."
+)
+@click.option(
+    "--account",
+    type=_Matching(_ACCOUNT, "111122223333"),
+    default="000000000000",
+    show_default=True,
+    metavar="DIGITS",
+    help="Set the account whose queues have no prefix.",
+)
+@click.option(
+    "--region",
+    type=_Matching(_REGION, "eu-central-1"),
+    default="us-east-1",
+    show_default=True,
+    metavar="NAME",
+    help="Set the region whose queues have no prefix.",
+)
+@click.option(
+    "--public-url",
+    type=_Matching(_URL, "https://sqs.example.com"),
+    default="",
+    metavar="URL",
+    help="Begin the URLs of queues so.  [as the request names the front]",
+)
+@click.option(
+    "--strict-sqs", is_flag=True, help="Imitate limits of the cloud that tidelog does not need."
+)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Serve at most so many connections.  [20,000, or as many as files can be open]",
+)
+@click.option(
+    "--drain",
+    "drain_s",
+    type=Seconds(longest=3600),
+    default="25s",
+    show_default=True,
+    help="Wait so long for requests under way at a stop.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("console", "json")),
+    default="console",
+    show_default=True,
+    help="Set the format of log lines.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    default="info",
+    show_default=True,
+    help="Set the minimum level of log lines.",
+)
+def sqs(**options: Unpack[_Options]) -> None:
     """Serve Amazon SQS over the queues of a cluster.
 
-    Any number of these processes may run: they keep nothing but connections.
+    Programs use it with the AWS SDKs: set AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9324. Requests are
+    signed by access keys of users (`tidelog access-key create`), unless --no-auth. Any number of
+    these processes may serve a cluster: they keep nothing but connections.
+
+    GET /health, /ready and /metrics answer probes and scrapes. SIGTERM and Ctrl-C end the process
+    in order: receives that wait are answered without messages, and other requests finish. A second
+    signal ends it at once, which loses replies alone.
     """
-    del no_auth
-    trio.run(_serve, broker_address(), listen)
+    # Not at the top: the modules need httptools, which only an extra installs.
+    try:
+        from tidelog.gateway.sqs.http.front_server import FrontLimits
+        from tidelog.gateway.sqs.listen_address import parse_listen
+        from tidelog.gateway.sqs.server import FrontConfig
+        from tidelog.gateway.sqs.settings import FrontSettings
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"SQS cannot be served: {error.name} is missing; run: pip install 'tidelog[sqs]'"
+        ) from error
+
+    settings = FrontSettings(
+        options["account"],
+        options["region"],
+        options["public_url"],
+        is_strict=options["strict_sqs"],
+    )
+    listen = parse_listen(options["listen"])
+    configure_logging(options["log_format"], options["log_level"])
+    connections = _allowed(FrontLimits().connections, given=options["max_connections"])
+    config = FrontConfig(
+        listen,
+        checks_signatures=not options["no_auth"],
+        settings=settings,
+        limits=FrontLimits(connections, drain_s=options["drain_s"]),
+    )
+    trio.run(_serve, broker_address(), config)
 
 
-async def _serve(broker: str, listen: str) -> None:
-    # Not at the top: only this command needs httptools.
-    from tidelog.gateway.sqs.server import FrontConfig, open_front
+def _allowed(default: int, *, given: int | None) -> int:
+    """Raise the limit of open files; return as many connections as are given and it allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("open_files_limit_not_raised", extra={"fields": {"reason": str(error)}})
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = default if given is None else given
+    if limit == resource.RLIM_INFINITY or limit >= wanted + _OTHER_FILES:
+        return wanted
+    allowed = max(limit - _OTHER_FILES, 1)
+    if given is not None or allowed < _CONNECTIONS_MIN:
+        fields = {"limit": limit, "wanted": wanted + _OTHER_FILES, "max_connections": allowed}
+        _log.warning("open_files_limit_is_low", extra={"fields": fields})
+    return allowed
 
-    host, _, port = listen.rpartition(":")
-    ending = trio.Event()
-    async with (
-        on_signal(ending.set),
-        open_client(broker) as client,
-        open_front(client, FrontConfig(host, int(port))) as front,
-    ):
-        click.echo(f"tidelog sqs listening on {front.address}", err=True)
-        await ending.wait()
+
+async def _serve(broker: str, config: "FrontConfig") -> None:
+    from tidelog.gateway.sqs.server import open_front
+
+    ending, starting = trio.Event(), trio.CancelScope()
+    is_started = False
+
+    def end() -> None:
+        _log.info("stopping in order; a second signal stops at once")
+        ending.set()
+        if not is_started:
+            starting.cancel()
+
+    given = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())
+    client_config = connection_settings(given, UserFiles(), profile=given_profile()).config
+    async with on_signal(end):
+        with starting:
+            async with (
+                connect(broker, config=client_config, env=real_env()) as client,
+                open_front(client, config) as front,
+            ):
+                is_started = True
+                gc.freeze()  # The objects of the start stay alive.
+                _log.info(
+                    "tidelog %s serves SQS on http://%s:%d for %s",
+                    version("tidelog"),
+                    *front.address,
+                    broker,
+                )
+                await ending.wait()
