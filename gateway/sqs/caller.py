@@ -1,4 +1,4 @@
-"""The caller of an action: who asks, in which account and region, and through which client.
+"""The caller of an action: its user, account, region and client.
 
 Pure: declarations.
 """
