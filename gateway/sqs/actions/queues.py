@@ -188,9 +188,11 @@ async def list_queues(caller: Caller, call: ListQueuesCall) -> QueuesListed:
     first = caller.scope.prefix()
     prefix = first + (call.queue_name_prefix or "")
     after = _position(call.next_token)
+    wanted = limit if call.max_results is None else limit + 1
     names: list[str] = []
-    while len(names) <= limit:
-        page = await caller.client.admin.list_queues(prefix, after=after, limit=RESULTS_MAX)
+    while len(names) < wanted:
+        asked = min(wanted - len(names), RESULTS_MAX)
+        page = await caller.client.admin.list_queues(prefix, after=after, limit=asked)
         for queue in page:
             place = caller.scope.place_of(queue)
             if place is not None and (place.account, place.region) == (
@@ -198,10 +200,10 @@ async def list_queues(caller: Caller, call: ListQueuesCall) -> QueuesListed:
                 caller.scope.region,
             ):
                 names.append(place.name)
-        if len(page) < RESULTS_MAX:
+        if len(page) < asked:
             break
         after = _skipped(page[-1], first)
-    has_more = call.max_results is not None and len(names) > limit
+    has_more = len(names) > limit
     names = names[:limit]
     urls = [caller.scope.url_of(name) for name in names]
     return QueuesListed(urls or None, _token(first + names[-1]) if has_more else None)

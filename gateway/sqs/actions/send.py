@@ -12,6 +12,7 @@ from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.gateway.sqs.actions.failures import failed_entry, sqs_error_of
 from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.known_queues import QueueFacts
 from tidelog.gateway.sqs.md5 import md5_of_attributes, md5_of_body
 from tidelog.gateway.sqs.message_checks import (
     MESSAGE_BYTES_MAX,
@@ -30,7 +31,7 @@ from tidelog.gateway.sqs.message_record import headers_of, message_id_of, sequen
 from tidelog.gateway.sqs.protocol.errors import SqsError, invalid_value, missing_parameter
 from tidelog.gateway.sqs.protocol.replies import BatchSent, MessageSent, SentEntry
 from tidelog.gateway.sqs.protocol.requests import SendEntry, SendMessageBatchCall, SendMessageCall
-from tidelog.gateway.sqs.shared import FrontState, QueueFacts
+from tidelog.gateway.sqs.shared import FrontState
 from tidelog.wire.errors import BatchError, TidelogError
 
 _WRONG_TYPE: Final = "The request include parameter that is not valid for this queue type."
