@@ -26,6 +26,7 @@ from tidelog.broker.dispatch import (
     run_in_task,
 )
 from tidelog.broker.handlers.access import AccessHandler, AwaitMetadataHandler
+from tidelog.broker.handlers.access_keys import AccessKeysHandler
 from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.commit_offsets import CommitHandler
@@ -66,7 +67,9 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
+from tidelog.broker.security.access_keys import require_private
 from tidelog.broker.security.authentication import AuthenticationHandler
+from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.node_certificates import NodeCertificates
 from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
 from tidelog.broker.transactions.server import TransactionServer
@@ -74,6 +77,7 @@ from tidelog.coordinator.group_coordinator.admin import GroupAdministration
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.messages.access_keys import AlterAccessKeysRequest
 from tidelog.wire.messages.hot_keys import HotKeysReply, HotKeysRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
@@ -142,6 +146,7 @@ class ApiHandlers:
         applier: MetadataApplier,
         *,
         keys: KeyManager,
+        identities: ClientIdentities,
         parts: BrokerParts,
     ) -> None:
         """Build the handlers of a broker that has opened its logs; `parts` have its counts."""
@@ -150,6 +155,7 @@ class ApiHandlers:
         self._config = dynamic_config.own
         self._applier = applier
         self._keys = keys
+        self._identities = identities
         self._parts = parts
         self._purgatory = parts.purgatory
         self._env, self._nursery = context.env, context.nursery
@@ -352,10 +358,21 @@ class ApiHandlers:
 
     def _access(self) -> Routes:
         access = AccessHandler(self._cluster, mode=self._config.authorization)
+        keys = self._identities.access_keys
+        access_keys = AccessKeysHandler(self._cluster, keys)
+
+        def alter_keys(message: AlterAccessKeysRequest, response: ResponseHandle) -> None:
+            require_private(response.context)
+            self._nursery.start_soon(run_in_task, access_keys.alter, message, response)
+
         return {
             api.ALTER_ACCESS: InTask(access.alter),
             api.LIST_ACCESS: InTask(access.list_all),
             api.EXPLAIN_ACCESS: InTask(access.explain),
+            api.ALTER_ACCESS_KEYS: Deferred(alter_keys),
+            api.LIST_ACCESS_KEYS: Immediate(keys.describe),
+            api.GET_SIGNING_KEY: Deferred(access_keys.get_signing_key),
+            api.IMPERSONATE: Deferred(self._identities.impersonation.impersonate),
         }
 
     def _queue_admin(self) -> Routes:

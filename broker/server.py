@@ -291,8 +291,7 @@ class Broker:
             group_commit=self._group_commit,
             deletion_ms=self._clock.deletion_ms,
         )
-        service = ApiHandlers(self._context, config, applier, keys=keys, parts=self._parts(keys))
-        self._metrics = service.start(self._dispatcher)
+        self._metrics = self._handlers(config, applier, keys).start(self._dispatcher)
         self._look_after(config, retention, applier, roles=roles)
         await roles.failed_replicas.remove_damaged_from_isr()
         await partitions.settle_suspects()
@@ -305,6 +304,19 @@ class Broker:
             node_id=self._config.node_id,
             cluster_id=self.cluster_id,
             was_clean=self._directory.was_clean,
+        )
+
+    def _handlers(
+        self, config: DynamicConfig, applier: MetadataApplier, keys: KeyManager
+    ) -> ApiHandlers:
+        assert self._context is not None
+        return ApiHandlers(
+            self._context,
+            config,
+            applier,
+            keys=keys,
+            identities=self._identities,
+            parts=self._parts(keys),
         )
 
     async def _load_keys(self, cluster: ClusterNode, partitions: ReplicaManager) -> KeyManager:
@@ -549,12 +561,13 @@ class Broker:
     def _control_access(self, cluster: ClusterNode) -> None:
         mode = self._config.authorization
         if mode != "off":
-            self._dispatcher.access = AccessControl(
+            access = AccessControl(
                 lambda: cluster.metadata.state,
                 self._denials,
                 is_enforced=mode == "enforce",
                 is_current=lambda: self._lifecycle is not None and self._lifecycle.may_lead(),
             )
+            self._dispatcher.access = self._identities.gateway_access = access
 
     async def _enter_cluster(self) -> ClusterNode:
         """Find the cluster, or create one, and take part in it."""

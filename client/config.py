@@ -13,6 +13,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import ConfigError
+from tidelog.wire.security.access_key import SigningKey
 
 DEFAULT_BROKER = "127.0.0.1:8433"
 KiB = 1024
@@ -25,6 +26,8 @@ ReadFrom = Literal["leader", "followers", "nearest"]
 Assignor = Literal["uniform", "range"]
 TokenSource = Callable[[], str | Awaitable[str]]
 """Returns a fresh token."""
+SigningKeySource = Callable[[], SigningKey]
+"""Returns the newest signing key of a user."""
 RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[object]]
 """Callback with the partitions of a rebalance, sorted."""
 
@@ -120,6 +123,11 @@ class ClientConfig:
     The callable may be `async`; another one runs in a thread. Each connection calls it, and calls
     it again before the end of the last token, so that no request fails."""
 
+    impersonate: SigningKeySource | None = field(default=None, repr=False)
+    """For gateways: each connection acts for the user of an access key, of which the gateway has a
+    signing key. Brokers check the user's grants and quotas. `user` or `token` then prove a
+    principal with the action `impersonate` of the cluster."""
+
     tls_ca: str | None = None
     """File of the CA certificates that brokers' certificates are checked against (PEM), such as the
     `ca.pem` of the cluster; `"system"` for those of the operating system. With it, all connections
@@ -163,6 +171,9 @@ class ClientConfig:
                 "token must be a text or a callable": not (
                     self.token is None or isinstance(self.token, str) or callable(self.token)
                 ),
+                "impersonate must be a callable": not (
+                    self.impersonate is None or callable(self.impersonate)
+                ),
                 "user, password and token must not be empty": (
                     "" in (self.user, self.password, self.token)
                 ),
@@ -194,6 +205,7 @@ class ClientSettings(TypedDict, total=False):
     user: str | None
     password: str | None
     token: str | TokenSource | None
+    impersonate: SigningKeySource | None
     tls_ca: str | None
     tls_certificate: str | None
     tls_key: str | None

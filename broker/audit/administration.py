@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.broker.audit.event import OK, AuditKind
 from tidelog.wire.errors import BrokerError, ErrorCode, ErrorDetail, from_wire
+from tidelog.wire.messages.access_keys import AlterAccessKeysRequest
 from tidelog.wire.messages.cluster_admin import ElectLeadersRequest
 from tidelog.wire.messages.features import UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import ReassignRequest
@@ -100,6 +101,12 @@ def _users(message: AlterUsersRequest, names: Names) -> str:
     return f"user:{min(users)}" if len(users) == 1 else "user"
 
 
+def _users_of_keys(message: AlterAccessKeysRequest, names: Names) -> str:
+    del names
+    users = {each.user for each in message.create}
+    return f"user:{min(users)}" if len(users) == 1 else "user"
+
+
 _SETTINGS: Final = ("set_config", "reset_config")
 _LABELS: Final = ("set_labels", "remove_labels")
 
@@ -169,6 +176,12 @@ ADMINISTRATIVE_APIS: Final[Mapping[Api[Any, Any], AdministrativeApi]] = {
         "user.alter",
         _users,
         ("set_users.name", "remove_users", "set_tokens.token_id", "remove_tokens"),
+        kind=AuditKind.GRANT,
+    ),
+    api.ALTER_ACCESS_KEYS: AdministrativeApi(
+        "user.alter-access-keys",
+        _users_of_keys,
+        ("create.access_key_id", "remove", "enable", "disable"),
         kind=AuditKind.GRANT,
     ),
     api.ALTER_QUOTAS: AdministrativeApi(

@@ -40,6 +40,8 @@ class RequestOrigin(NamedTuple):
     """`HOST:PORT` of the client."""
     client_id: str = ""
     """Name that the client gave itself; it proves nothing."""
+    actor: Principal | None = None
+    """The gateway that acts for the principal; `None` without one."""
 
 
 @final

@@ -29,6 +29,7 @@ class FoldedEvent(NamedTuple):
 class _Key(NamedTuple):
     kind: AuditKind
     principal: str
+    actor: str
     host: str
     action: str
     result: str
@@ -55,7 +56,7 @@ class EventFold:
         """Count an event."""
         key = _key_of(event)
         if key not in self._folded and len(self._folded) >= self._different_max:
-            key = _Key(event.kind, OTHER, "", OTHER, event.result, "", "")
+            key = _Key(event.kind, OTHER, "", "", OTHER, event.result, "", "")
         known = self._folded.get(key)
         if known is None:
             shown = event if key.action != OTHER else _without_subject(event)
@@ -73,6 +74,7 @@ def _key_of(event: AuditEvent) -> _Key:
     return _Key(
         event.kind,
         "" if origin is None else str(origin.principal),
+        "" if origin is None or origin.actor is None else str(origin.actor),
         "" if origin is None else origin.address.rpartition(":")[0] or origin.address,
         event.action,
         event.result,

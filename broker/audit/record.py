@@ -43,6 +43,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`HOST:PORT` of the client."""
     client_id: str = ""
     """Name that the client gave itself."""
+    actor: str = ""
+    """The gateway that acts for the principal."""
     action: str = ""
     resource: str = ""
     result: str = OK
@@ -96,6 +98,7 @@ class RecordWriter:
             principal="" if origin is None else str(origin.principal),
             address="" if origin is None else origin.address,
             client_id="" if origin is None else origin.client_id,
+            actor="" if origin is None or origin.actor is None else str(origin.actor),
             action=_text(event.action),
             resource=_text(event.resource),
             result=event.result,

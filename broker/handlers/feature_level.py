@@ -15,7 +15,7 @@ from tidelog.coordinator.metadata.features import (
     topic_settings_level,
 )
 from tidelog.coordinator.node import ClusterNode
-from tidelog.coordinator.security.records import UserSet
+from tidelog.coordinator.security.records import AccessKeySet, UserSet
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import BrokerNotReadyError
 
@@ -50,6 +50,14 @@ async def require_security(cluster: ClusterNode) -> None:
     Errors as in `require_labels`.
     """
     await _require(cluster, RECORD_LEVELS[UserSet], "users, grants and quotas")
+
+
+async def require_access_keys(cluster: ClusterNode) -> None:
+    """Check that a command may change access keys.
+
+    Errors as in `require_labels`.
+    """
+    await _require(cluster, RECORD_LEVELS[AccessKeySet], "access keys")
 
 
 async def require_forgetting(cluster: ClusterNode) -> None:

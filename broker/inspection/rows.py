@@ -16,7 +16,7 @@ Row = dict[str, object]
 
 BAD: Final = "bad"
 """Type of a line for a range that is torn, damaged or not understood, with the reason."""
-_SECRETS: Final = frozenset({"receipt_key"})
+_SECRETS: Final = frozenset({"receipt_key", "nonce"})
 OFFSET_END: Final = 1 << 62
 """Above all offsets."""
 

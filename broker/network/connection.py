@@ -192,7 +192,9 @@ class Connection:
     @property
     def origin(self) -> RequestOrigin:
         """See `broker.requests.response.RequestContext`."""
-        return RequestOrigin(self.principal, self._stream.peer, self._core.client_id)
+        by = self.identity.impersonation
+        actor = None if by is None else by.actor.principal
+        return RequestOrigin(self.principal, self._stream.peer, self._core.client_id, actor)
 
     @property
     def local(self) -> tuple[str, int]:

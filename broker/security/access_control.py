@@ -12,9 +12,9 @@ from typing import Any, Final, final
 
 import msgspec
 
-from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, ClientIdentity
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
-from tidelog.broker.security.denials import Denials, denied
+from tidelog.broker.security.denials import NOT_BY_GATEWAYS, Denials, denied
 from tidelog.broker.security.requirements import (
     REQUIREMENTS,
     Items,
@@ -33,7 +33,14 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
 )
 from tidelog.wire.protocol.connection import Request
-from tidelog.wire.security.access_rules import NAME_CHARS_MAX, Resource, needed
+from tidelog.wire.security.access_rules import (
+    CLUSTER,
+    DESCRIBE,
+    NAME_CHARS_MAX,
+    Resource,
+    cluster_action,
+    needed,
+)
 from tidelog.wire.security.principal import ANONYMOUS
 from tidelog.wire.transport.write_buffer import FileRegion
 
@@ -41,6 +48,7 @@ _ASKERS_MAX: Final = 10_000
 """Principals whose decisions are remembered."""
 _DECISIONS_MAX: Final = 10_000
 """Decisions that are remembered for each of them."""
+_IMPERSONATE: Final = Need(cluster_action("impersonate"))
 _NOTHING: Final[Mapping[int, ErrorDetail]] = MappingProxyType({})
 Pieces = Sequence[BytesLike | FileRegion]
 
@@ -56,10 +64,16 @@ class Asker:
         *,
         principal: str,
         roles: tuple[str, ...],
+        is_gateway: bool = False,
     ) -> None:
-        """Decide by `table`; ids are those of `state`."""
+        """Decide by `table`; ids are those of `state`.
+
+        A gateway that acts for the principal administers no cluster, whatever rules say: else one
+        request of an administrator would let it become one.
+        """
         self._table = table
         self._state = state
+        self._is_gateway = is_gateway
         self.principal = principal
         """See `requirements.Sight`."""
         self.roles = roles
@@ -79,9 +93,12 @@ class Asker:
         known = self._decisions.get(resource)
         if known is None:
             action, kind, name = needed(resource)
-            known = self._table.decide(
-                self.principal, self.roles, action=action, kind=kind, name=name
-            )
+            if self._is_gateway and kind == CLUSTER and action != DESCRIBE:
+                known = NOT_BY_GATEWAYS
+            else:
+                known = self._table.decide(
+                    self.principal, self.roles, action=action, kind=kind, name=name
+                )
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
             if len(resource.name) <= NAME_CHARS_MAX:
@@ -135,7 +152,7 @@ class AccessControl:
         self._is_enforced = is_enforced
         self.is_current = is_current
         self._requirements = requirements
-        self._askers: dict[tuple[str, tuple[str, ...]], Asker] = {}
+        self._askers: dict[tuple[str, tuple[str, ...], bool], Asker] = {}
         self._table = AccessTable()
         self._version = 0
         self._last_identity = ANONYMOUS_IDENTITY
@@ -152,7 +169,7 @@ class AccessControl:
             return request
         if requirement.is_of_nodes:
             raise NotANodeError("only nodes of the cluster may send this; no rule can allow it")
-        asker, items = self.asker(context), requirement.items
+        asker, items = self.asker(context.identity), requirement.items
         if requirement.needs is not None:
             self.check_needs(request, requirement, asker, context=context)
         refused: Mapping[int, ErrorDetail] = _NOTHING
@@ -175,14 +192,14 @@ class AccessControl:
             return
         requirement = self._requirements[request.api_key]
         if requirement.is_kept:
-            asker = self.asker(context)
+            asker = self.asker(context.identity)
             response.guard = AccessReview(self, request, requirement, asker, context, _NOTHING)
 
     def check(self, request: Request, context: RequestContext) -> None:
         """See `broker.dispatch.AccessDecider`."""
         if context.node_id is not None:
             return
-        requirement, asker = self._requirements[request.api_key], self.asker(context)
+        requirement, asker = self._requirements[request.api_key], self.asker(context.identity)
         self.check_needs(request, requirement, asker, context=context)
         items, message = requirement.items, request.message
         if items is None or items.needs is None or not self._is_enforced:
@@ -192,23 +209,25 @@ class AccessControl:
             if error is not None:
                 raise error
 
-    def asker(self, context: RequestContext) -> Asker:
+    def asker(self, identity: ClientIdentity) -> Asker:
         """Return the principal of a connection, under the present rules."""
         table = self._state().security.access
-        identity = context.identity
         if table is not self._table or table.version != self._version:
             self._askers.clear()
             self._table, self._version = table, table.version
         elif identity is self._last_identity:
             return self._last_asker
-        key = (identity.principal.name, identity.roles)
+        is_gateway = identity.impersonation is not None
+        key = (identity.principal.name, identity.roles, is_gateway)
         asker = self._askers.get(key)
         if asker is None:
             if len(self._askers) >= _ASKERS_MAX:
                 self._askers.clear()
             principal = identity.principal
             roles = (*identity.roles, *table.roles_of(principal.name))
-            asker = Asker(table, self._state, principal=str(principal), roles=roles)
+            asker = Asker(
+                table, self._state, principal=str(principal), roles=roles, is_gateway=is_gateway
+            )
             self._askers[key] = asker
         self._last_identity, self._last_asker = identity, asker
         return asker
@@ -237,6 +256,20 @@ class AccessControl:
                 raise error
         if passed is not None and remembered is not None and is_known and self._is_enforced:
             _remember(passed, remembered(request.message))
+
+    def check_impersonation(self, actor: ClientIdentity, context: RequestContext) -> None:
+        """Check that a gateway may act for users.
+
+        Raises:
+            NotAuthorizedError: It may not.
+        """
+        error = self.error_of(_IMPERSONATE, self.asker(actor), context)
+        if error is not None and self._is_enforced:
+            raise error
+
+    def may_impersonate(self, actor: ClientIdentity) -> bool:
+        """Return whether a gateway may act for users, and note nothing."""
+        return not self._is_enforced or self.asker(actor).may(_IMPERSONATE.resource)
 
     def error_of(self, need: Need, asker: Asker, context: RequestContext) -> BrokerError | None:
         """Return why a need is not met, and note it; `None` if it is."""
@@ -300,7 +333,7 @@ class AccessReview(msgspec.Struct, frozen=True):
         asker = self.asker
         if requirement.is_kept:
             self._check_currency()
-            asker = control.asker(self.context)
+            asker = control.asker(self.context.identity)
             if asker is not self.asker:
                 control.check_needs(self.request, requirement, asker, context=self.context)
         if requirement.items is not None and (self.refused or asker is not self.asker):
@@ -308,7 +341,7 @@ class AccessReview(msgspec.Struct, frozen=True):
                 requirement.items, asker, message, attachment=attachment
             )
         if requirement.shown is not None:
-            asker = control.asker(self.context)
+            asker = control.asker(self.context.identity)
             message = requirement.shown(self.request.message, message, asker)
         return message, attachment
 

@@ -5,13 +5,14 @@ time and three failures, each address waits after its failures, and few attempts
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
 import trio
 
 from tidelog.broker.audit.event import OK, AuditEvent, AuditKind
-from tidelog.broker.requests.identity import ClientIdentity
+from tidelog.broker.requests.identity import ClientIdentity, impersonated
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.security.failed_attempts import DELAY_S, FailedAttempts
 from tidelog.broker.security.mechanism import Authenticated, Exchange, Mechanisms
@@ -128,7 +129,7 @@ class AuthenticationHandler:
         return AuthenticateReply(
             step.data,
             is_complete=True,
-            principal=str(identity.principal),
+            principal=str(step.result.principal),
             expires_at_ms=end_ms,
             lifetime_ms=None if end_ms is None else max(0, end_ms - self._env.clock.now_ms()),
         )
@@ -139,17 +140,20 @@ class AuthenticationHandler:
         Raises:
             AuthenticationFailedError: The connection has another principal already.
         """
-        before = context.identity
-        if before.how in self.mechanisms and before.principal != found.principal:
+        before, impersonation = context.identity.proved, context.identity.impersonation
+        is_bound = before.how in self.mechanisms or impersonation is not None
+        if is_bound and before.principal != found.principal:
             raise AuthenticationFailedError(
                 f"the connection belongs to {before.principal}; open another one for"
                 f" {found.principal}"
             )
-        if found.is_current is None:
-            return ClientIdentity(found.principal, found.roles, found.expires_at_ms, how)
-        return ClientIdentity(
-            found.principal, found.roles, found.expires_at_ms, how, is_current=found.is_current
-        )
+        identity = ClientIdentity(found.principal, found.roles, found.expires_at_ms, how)
+        if found.is_current is not None:
+            identity = replace(identity, is_current=found.is_current)
+        if impersonation is None:
+            return identity
+        # A gateway renews its own identity: the connection never acts for it in between.
+        return impersonated(context.identity.principal, replace(impersonation, actor=identity))
 
     async def _wait(self, context: RequestContext, attempts: Attempts) -> None:
         """Wait as long as the failures of an address say.
@@ -162,7 +166,7 @@ class AuthenticationHandler:
         """
         address = site_of(host_of(context.peer))
         delay_s = self._failed.delay_s(address, trio.current_time())
-        is_renewal = context.identity.how in self.mechanisms and not attempts.failure_count
+        is_renewal = context.identity.proved.how in self.mechanisms and not attempts.failure_count
         if not delay_s or is_renewal:
             return
         if self._waiting[address] >= _WAITING_MAX:

@@ -24,6 +24,8 @@ from tidelog.wire.security.access_rules import (
 _INTERVAL_S: Final = 60.0
 _KEYS_MAX: Final = 1_000
 """Principals and resources that are told apart in a minute; others are counted only."""
+NOT_BY_GATEWAYS: Final = Decision(allowed=False, rule=None)
+"""Decision about actions of the cluster, if a gateway acts for the principal."""
 WOULD_DENY: Final = "WOULD_DENY"
 """Result in the audit of a request that is served, and that `authorization = enforce` denies."""
 
@@ -79,6 +81,10 @@ class Denials:
 
 def denied(principal: str, resource: Resource, decision: Decision) -> NotAuthorizedError:
     """Return the error for the client."""
+    if decision is NOT_BY_GATEWAYS:
+        return NotAuthorizedError(
+            f"{principal} may not {resource} through a gateway; connect to the broker itself"
+        )
     reason = "no rule allows it" if decision.rule is None else "a rule denies it"
     return NotAuthorizedError(
         f"{principal} may not {resource}: {reason}; see `tidelog access explain {principal}"

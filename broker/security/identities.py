@@ -5,9 +5,11 @@ from typing import final
 
 import trio
 
+from tidelog.broker.security.access_keys import AccessKeys
 from tidelog.broker.security.authentication import AuthenticationHandler
 from tidelog.broker.security.certified_clients import CertifiedClients
 from tidelog.broker.security.gate import RequestGate
+from tidelog.broker.security.impersonation import GatewayAccess, ImpersonationHandler
 from tidelog.broker.security.scram import ScramUsers, load_scram
 from tidelog.broker.security.sessions import ClientSessions
 from tidelog.broker.security.token import TokenExchange
@@ -48,6 +50,14 @@ class ClientIdentities:
             sessions=self.sessions,
         )
         """Answers AUTHENTICATE; its `mechanisms` may grow."""
+        self.access_keys = AccessKeys(self.security, env.clock, cluster_secret=secret)
+        """The access keys of the cluster."""
+        self.gateway_access: GatewayAccess | None = None
+        """Decides which principals may act for users; `None` lets each do so."""
+        self.impersonation = ImpersonationHandler(
+            self.access_keys, env.clock, self.sessions, access=lambda: self.gateway_access
+        )
+        """Answers IMPERSONATE."""
 
     def certified_clients(
         self, principal_of: Callable[[Certificate], Principal]

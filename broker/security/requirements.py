@@ -758,6 +758,11 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     # -- users, access --
     api.ALTER_USERS: on_cluster("users"),
     api.LIST_USERS: on_cluster("users"),
+    api.ALTER_ACCESS_KEYS: on_cluster("users"),
+    api.LIST_ACCESS_KEYS: on_cluster("users"),
+    api.GET_SIGNING_KEY: on_cluster("impersonate"),
+    # Its handler needs `impersonate` of the gateway, also when the connection acts for a user.
+    api.IMPERSONATE: Requirement(),
     api.ALTER_QUOTAS: on_cluster("quotas"),
     api.LIST_QUOTAS: Requirement(needs=_list_quotas),
     api.ALTER_KEYS: on_cluster("keys"),

@@ -1,7 +1,7 @@
 """Administration of the security of a cluster: users, passwords, tokens, keys and quotas.
 
 Shell: sends requests to brokers, draws salts and tokens, and hashes passwords in threads. No broker
-sees a password or a token.
+sees a password or a token; brokers derive the secrets of access keys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +14,16 @@ from tidelog.wire.config.quotas import (
     parse_quota,
 )
 from tidelog.wire.errors import ConfigError
+from tidelog.wire.messages.access_keys import (
+    AccessKeyDescription,
+    AccessKeyToCreate,
+    AlterAccessKeysReply,
+    AlterAccessKeysRequest,
+    CreatedAccessKey,
+    GetSigningKeyReply,
+    GetSigningKeyRequest,
+    ListAccessKeysRequest,
+)
 from tidelog.wire.messages.keys import ChangedKeys, KeyAction, ListKeysReply
 from tidelog.wire.messages.quotas import (
     AlterQuotasRequest,
@@ -32,6 +42,16 @@ from tidelog.wire.messages.users import (
     UserToSet,
 )
 from tidelog.wire.protocol import api
+from tidelog.wire.security.access_key import (
+    ID_BYTES as ACCESS_KEY_ID_BYTES,
+)
+from tidelog.wire.security.access_key import (
+    NONCE_BYTES,
+    SigningScope,
+    is_access_key_id,
+    is_account,
+    new_access_key_id,
+)
 from tidelog.wire.security.token import (
     ID_BYTES,
     SECRET_BYTES,
@@ -48,7 +68,7 @@ _SHORTEST_S: Final = 1.0
 
 @final
 class SecurityAdmin:
-    """Administers users, their tokens, and the keys of encryption at rest.
+    """Administers users, their tokens and access keys, and the keys of encryption at rest.
 
     Calls are repeated for up to `ClientConfig.request_timeout` while that may help: each sets what
     is wanted, so a repetition does no harm. A cancelled change may or may not happen.
@@ -150,6 +170,90 @@ class SecurityAdmin:
         if not is_token_id(wanted):
             raise ConfigError("the id of a token has 12 hexadecimal digits; list the tokens")
         return not (await self._alter(AlterUsersRequest([], [], [], [wanted]))).unknown
+
+    async def create_access_key(
+        self, user: str, *, account: str = "", description: str = ""
+    ) -> CreatedAccessKey:
+        """Create an access key of a user, for programs that sign requests as for AWS.
+
+        Return it with its secret: no broker has it, and this is the only time that it is shown.
+
+        Args:
+            user: Name of the user.
+            account: Twelve digits; by default, the account of the gateway.
+            description: What the key is for, at most 256 characters; no secret.
+
+        Raises:
+            ConfigError: The account is none.
+            AuthenticationFailedError: The connection uses no TLS, and goes to another machine.
+            InvalidRequestError: The user does not exist, or has too many access keys.
+        """
+        if account and not is_account(account):
+            raise ConfigError(f"account {account!r} is none; write twelve digits")
+        random = self._cluster.env.random
+        wanted = AccessKeyToCreate(
+            new_access_key_id(random.randbytes(ACCESS_KEY_ID_BYTES)),
+            user,
+            random.randbytes(NONCE_BYTES),
+            account,
+            description,
+        )
+        return (await self._alter_keys(AlterAccessKeysRequest([wanted]))).created[0]
+
+    async def list_access_keys(self, user: str | None = None) -> list[AccessKeyDescription]:
+        """Return the access keys of a user, or all, without secrets.
+
+        They are sorted by user and time of creation.
+
+        Args:
+            user: Name of the user.
+        """
+        request = ListAccessKeysRequest(user)
+        reply = await self._cluster.call_any(api.LIST_ACCESS_KEYS, request, is_repeatable=True)
+        return reply.access_keys
+
+    async def enable_access_key(self, access_key_id: str, *, is_enabled: bool = True) -> bool:
+        """Enable an access key, or disable it: what gateways do for its user ends.
+
+        Return whether it exists.
+
+        Args:
+            access_key_id: The id of the access key.
+            is_enabled: Whether to enable it.
+        """
+        ids = [_checked_key_id(access_key_id)]
+        request = AlterAccessKeysRequest(
+            [], enable=ids if is_enabled else [], disable=[] if is_enabled else ids
+        )
+        return not (await self._alter_keys(request)).unknown
+
+    async def remove_access_key(self, access_key_id: str) -> bool:
+        """Remove an access key; what gateways do for its user ends. Return whether it existed.
+
+        Args:
+            access_key_id: The id of the access key.
+        """
+        request = AlterAccessKeysRequest([], [_checked_key_id(access_key_id)])
+        return not (await self._alter_keys(request)).unknown
+
+    async def get_signing_key(
+        self, access_key_id: str, scope: SigningScope, *, signed: bytes, signature: bytes
+    ) -> GetSigningKeyReply:
+        """Return the signing key of a scope to a gateway that has a request signed by it.
+
+        Args:
+            access_key_id: The id of the access key, as in the request.
+            scope: The scope of the request.
+            signed: The text that the user has signed (AWS: string to sign).
+            signature: The 32 bytes of the signature.
+
+        Raises:
+            AuthenticationFailedError: The connection uses no TLS, and goes to another machine.
+            InvalidRequestError: The request is of another time or scope.
+            NotAuthorizedError: The gateway may not act for users.
+        """
+        request = GetSigningKeyRequest(access_key_id, *scope, signed, signature)
+        return await self._cluster.call_any(api.GET_SIGNING_KEY, request, is_repeatable=True)
 
     async def list_certificates(self) -> list[NodeCertificate]:
         """Return the certificate of TLS that each broker uses now, by node id.
@@ -259,9 +363,18 @@ class SecurityAdmin:
 
         return PasswordHash(*await env.run_in_thread(work))
 
+    async def _alter_keys(self, request: AlterAccessKeysRequest) -> AlterAccessKeysReply:
+        return await self._cluster.call_any(api.ALTER_ACCESS_KEYS, request, is_repeatable=True)
+
     async def _alter(self, request: AlterUsersRequest) -> AlterUsersReply:
         return await self._cluster.call_any(api.ALTER_USERS, request, is_repeatable=True)
 
     async def _list(self, user: str | None) -> ListUsersReply:
         request = ListUsersRequest(user)
         return await self._cluster.call_any(api.LIST_USERS, request, is_repeatable=True)
+
+
+def _checked_key_id(text: str) -> str:
+    if not is_access_key_id(text):
+        raise ConfigError("the id of an access key is TDLA and 16 letters or digits; list the keys")
+    return text

@@ -51,7 +51,7 @@ _SILENT_AGAIN_S = 0.5
 
 def _logins(config: ClientConfig, env: Env) -> "Logins | None":
     """Return the logins of a client with credentials; `None` for an anonymous one."""
-    if config.user is None and config.token is None:
+    if config.user is None and config.token is None and config.impersonate is None:
         return None
     # Not at the top: most commands are anonymous, and start more quickly without.
     from tidelog.client.security.login import Logins  # noqa: PLC0415

@@ -4,7 +4,7 @@ Shell: sends requests, calls the program for fresh tokens, and salts passwords i
 """
 
 from inspect import isawaitable
-from typing import Final, cast, final
+from typing import Final, NamedTuple, cast, final
 
 import trio
 
@@ -24,8 +24,10 @@ from tidelog.wire.errors import (
     TidelogError,
     WireFormatError,
 )
+from tidelog.wire.messages.access_keys import ImpersonateReply, ImpersonateRequest
 from tidelog.wire.messages.handshake import AuthenticateReply
 from tidelog.wire.protocol import api
+from tidelog.wire.security.access_key import SigningKey, impersonation_proof
 from tidelog.wire.security.loopback import host_of, is_loopback
 from tidelog.wire.transport.rpc import RpcConnection
 
@@ -38,12 +40,21 @@ _PAUSE_S: Final = 0.1
 """Seconds between two attempts at least, also when a token ends at once."""
 
 
+class Login(NamedTuple):
+    """A proven identity."""
+
+    principal: str
+    """That of the requests of the connection; empty for an anonymous one."""
+    lifetime_s: float | None
+    """Seconds after which a renewal has later credentials; `None` if it never has."""
+
+
 @final
 class Logins:
     """The logins of all connections of one client."""
 
     def __init__(self, config: ClientConfig, env: Env) -> None:
-        """Use the credentials of `config`, which has some."""
+        """Use the credentials of `config`, which has some, or acts for a user."""
         self._config = config
         self._env = env
         self._salted: dict[SaltPassword, bytes] = {}
@@ -51,28 +62,43 @@ class Logins:
         self._salting = trio.Lock()
         """Many connections at once need the same one."""
 
-    @property
-    def can_renew(self) -> bool:
-        """Whether another login may have later credentials."""
-        return callable(self._config.token)
-
     def login_of(self, connection: RpcConnection) -> "ConnectionLogin":
         """Return the login of a new connection."""
         return ConnectionLogin(self, connection, self._env)
 
-    async def authenticate(self, connection: RpcConnection) -> AuthenticateReply:
-        """Prove the identity on a connection, for the first time or again.
+    async def begin(self, connection: RpcConnection) -> Login:
+        """Prove the identity on a connection, and act for a user, for the first time or again.
 
         Raises:
             AuthenticationFailedError: The credentials are wrong, or the connection is not private.
-            BrokerError: The broker cannot check them now, or does not know the mechanism.
+            BrokerError: The broker cannot check them now, or does not know the mechanism; or the
+                principal may not act for users.
             ConnectionLostError: The connection broke.
         """
-        if not (connection.is_encrypted or is_loopback(host_of(connection.peer))):
-            raise AuthenticationFailedError(
-                f"{connection.peer} is reached without TLS, over which credentials would be"
-                " readable; turn TLS on, or remove user, password and token"
-            )
+        config = self._config
+        principal, lifetimes = "", list[int | None]()
+        if config.user is not None or config.token is not None:
+            reply = await self._authenticate(connection)
+            principal = reply.principal
+            if callable(config.token):
+                lifetimes.append(reply.lifetime_ms)
+        if config.impersonate is not None:
+            acting = await self._impersonate(connection, config.impersonate())
+            principal = acting.principal
+            lifetimes.append(acting.lifetime_ms)
+        known = [each for each in lifetimes if each is not None]
+        return Login(principal, min(known) / 1000 if known else None)
+
+    async def _impersonate(self, connection: RpcConnection, key: SigningKey) -> ImpersonateReply:
+        now_ms = self._env.clock.now_ms()
+        request = ImpersonateRequest(
+            key.access_key_id, *key.scope, now_ms, impersonation_proof(key, now_ms)
+        )
+        _check_private(connection)
+        return await connection.ask(api.IMPERSONATE, request)
+
+    async def _authenticate(self, connection: RpcConnection) -> AuthenticateReply:
+        _check_private(connection)
         steps = await self._steps()
         step = next(steps)
         try:
@@ -152,29 +178,28 @@ class ConnectionLogin:
         self._is_complete = trio.Event()
 
     async def begin(self) -> None:
-        """Prove the identity; raises as `Logins.authenticate` does."""
-        reply = await self._logins.authenticate(self._connection)
-        self.principal = reply.principal
-        self._note_end(reply)
+        """Prove the identity; raises as `Logins.begin` does."""
+        login = await self._logins.begin(self._connection)
+        self.principal = login.principal
+        self._note_end(login)
         self._is_complete.set()
 
-    def _note_end(self, reply: AuthenticateReply) -> None:
-        lifetime_ms = reply.lifetime_ms
-        now = trio.current_time()
-        self._expires_at = None if lifetime_ms is None else now + lifetime_ms / 1000
+    def _note_end(self, login: Login) -> None:
+        lifetime_s, now = login.lifetime_s, trio.current_time()
+        self._expires_at = None if lifetime_s is None else now + lifetime_s
 
     async def keep(self) -> None:
         """Renew the identity before its end, while the connection lasts."""
         await self._is_complete.wait()
         has_failed = False
-        while self._expires_at is not None and self._logins.can_renew:
+        while self._expires_at is not None:
             left_s = max(0.0, self._expires_at - trio.current_time())
             wait_s = left_s * _RENEWED_AT
             if has_failed:
                 wait_s = min(wait_s, _RETRY_S * self._env.random.uniform(0.5, 1.5))
             await trio.sleep(max(wait_s, _PAUSE_S))
             try:
-                reply = await self._logins.authenticate(self._connection)
+                login = await self._logins.begin(self._connection)
             except (BrokerError, ConnectionLostError, WireFormatError) as error:
                 if self._connection.is_lost:
                     return
@@ -187,4 +212,17 @@ class ConnectionLogin:
                 )
             else:
                 has_failed = False
-                self._note_end(reply)
+                self._note_end(login)
+
+
+def _check_private(connection: RpcConnection) -> None:
+    """Check that nothing between this client and the broker can read a connection.
+
+    Raises:
+        AuthenticationFailedError: It uses no TLS, and goes to another machine.
+    """
+    if not (connection.is_encrypted or is_loopback(host_of(connection.peer))):
+        raise AuthenticationFailedError(
+            f"{connection.peer} is reached without TLS, over which credentials would be"
+            " readable; turn TLS on, or remove user, password and token"
+        )

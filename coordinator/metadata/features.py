@@ -21,7 +21,11 @@ from tidelog.coordinator.metadata.records import (
 )
 from tidelog.coordinator.metadata.topic_config import ENCRYPTION_SETTINGS
 from tidelog.coordinator.metadata.transactions import TransactionCommitted
-from tidelog.coordinator.security.records import SecurityRecord
+from tidelog.coordinator.security.records import (
+    AccessKeyRemoved,
+    AccessKeySet,
+    SecurityRecord,
+)
 from tidelog.wire.config.queue_config import ALERT_SETTINGS
 from tidelog.wire.errors import InvalidRequestError
 
@@ -30,6 +34,8 @@ RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
     TopicLabelsSet: 2,
     TopicOwned: 4,
     **dict.fromkeys(get_args(SecurityRecord), 4),
+    AccessKeySet: 7,
+    AccessKeyRemoved: 7,
     EqualPartitionsChanged: 5,
 }
 """Feature level of each kind of record that the first version did not know."""

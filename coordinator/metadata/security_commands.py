@@ -10,9 +10,11 @@ from tidelog.coordinator.metadata.cluster_events import ClusterEventKind, EventR
 from tidelog.coordinator.metadata.commands import CommandOutcome, Done
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.security.access_commands import handle_access_command
+from tidelog.coordinator.security.access_key_commands import handle_access_key_command
 from tidelog.coordinator.security.administrator_commands import handle_administrator_command
 from tidelog.coordinator.security.commands import (
     AccessCommand,
+    AccessKeyCommand,
     RemoveDataKeys,
     SecurityCommand,
     SetAdministrator,
@@ -82,6 +84,8 @@ def _records(
     security = state.security
     if isinstance(command, UserCommand):
         return handle_user_command(security, command, now_ms=now_ms)
+    if isinstance(command, AccessKeyCommand):
+        return handle_access_key_command(security, command, now_ms=now_ms)
     if isinstance(command, AccessCommand):
         return handle_access_command(security, command)
     if isinstance(command, SetAdministrator):

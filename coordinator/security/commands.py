@@ -21,7 +21,7 @@ class SetUser(msgspec.Struct, frozen=True, array_like=True, tag="set-user"):
 
 
 class RemoveUser(msgspec.Struct, frozen=True, array_like=True, tag="remove-user"):
-    """Remove a user with its tokens, memberships, grants and quota."""
+    """Remove a user with its tokens, access keys, memberships, grants and quota."""
 
     name: str
 
@@ -40,6 +40,30 @@ class RemoveToken(msgspec.Struct, frozen=True, array_like=True, tag="remove-toke
     """Revoke a token."""
 
     token_id: str
+
+
+class CreateAccessKey(msgspec.Struct, frozen=True, array_like=True, tag="create-access-key"):
+    """Create an access key of a user. The same id is created once."""
+
+    access_key_id: str
+    user: str
+    account: str
+    nonce: bytes
+    root_id: bytes
+    description: str = ""
+
+
+class EnableAccessKey(msgspec.Struct, frozen=True, array_like=True, tag="enable-access-key"):
+    """Enable or disable an access key."""
+
+    access_key_id: str
+    is_enabled: bool
+
+
+class RemoveAccessKey(msgspec.Struct, frozen=True, array_like=True, tag="remove-access-key"):
+    """Remove an access key."""
+
+    access_key_id: str
 
 
 class SetAdministrator(msgspec.Struct, frozen=True, array_like=True, tag="set-administrator"):
@@ -107,7 +131,14 @@ class RemoveDataKeys(msgspec.Struct, frozen=True, array_like=True, tag="remove-d
 
 
 UserCommand = SetUser | RemoveUser | SetToken | RemoveToken
+AccessKeyCommand = CreateAccessKey | EnableAccessKey | RemoveAccessKey
 AccessCommand = SetRole | RemoveRole | ChangeGrants
 SecurityCommand = (
-    UserCommand | AccessCommand | SetQuota | SetDataKey | RemoveDataKeys | SetAdministrator
+    UserCommand
+    | AccessKeyCommand
+    | AccessCommand
+    | SetQuota
+    | SetDataKey
+    | RemoveDataKeys
+    | SetAdministrator
 )

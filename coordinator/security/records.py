@@ -1,4 +1,4 @@
-"""The records of the metadata log about security, all of feature level 4.
+"""The records of the metadata log about security, of feature level 4; access keys of level 7.
 
 Pure: declarations. A record is a msgpack array that begins with its tag; a field is only ever
 appended, with a default. No record has a secret that opens a connection or a topic by itself.
@@ -25,7 +25,7 @@ class UserSet(msgspec.Struct, frozen=True, array_like=True, tag="user-set"):
 
 
 class UserRemoved(msgspec.Struct, frozen=True, array_like=True, tag="user-removed"):
-    """A user is gone, with its tokens, its memberships in roles, its own grants and its quota."""
+    """A user is gone with its tokens, access keys, memberships in roles, own grants and quota."""
 
     name: str
 
@@ -47,6 +47,28 @@ class TokenRemoved(msgspec.Struct, frozen=True, array_like=True, tag="token-remo
     """A token is revoked."""
 
     token_id: str
+
+
+class AccessKeySet(msgspec.Struct, frozen=True, array_like=True, tag="access-key-set"):
+    """An access key of a user exists, or is enabled or not. The record has no secret."""
+
+    access_key_id: str
+    user: str
+    account: str
+    """Twelve digits; empty for the account of the gateway."""
+    nonce: bytes
+    """The secret is derived from it, and from the secret of the cluster."""
+    root_id: bytes
+    """Of the secret of the cluster at that time; see `wire.security.access_key`."""
+    created_at_ms: int
+    description: str = ""
+    is_enabled: bool = True
+
+
+class AccessKeyRemoved(msgspec.Struct, frozen=True, array_like=True, tag="access-key-removed"):
+    """An access key is gone."""
+
+    access_key_id: str
 
 
 class RoleSet(msgspec.Struct, frozen=True, array_like=True, tag="role-set"):
@@ -122,6 +144,8 @@ SecurityRecord = (
     | QuotaSet
     | DataKeySet
     | DataKeysRemoved
+    | AccessKeySet
+    | AccessKeyRemoved
 )
 
 
@@ -135,3 +159,4 @@ class SecuritySnapshot(msgspec.Struct, frozen=True, array_like=True):
     quotas: tuple[QuotaSet, ...] = ()
     data_keys: tuple[DataKeySet, ...] = ()
     version: int = 0
+    access_keys: tuple[AccessKeySet, ...] = ()

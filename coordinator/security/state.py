@@ -9,6 +9,8 @@ from typing import final
 
 from tidelog.coordinator.security.access import AccessTable
 from tidelog.coordinator.security.records import (
+    AccessKeyRemoved,
+    AccessKeySet,
     DataKeySet,
     DataKeysRemoved,
     Grant,
@@ -24,16 +26,19 @@ from tidelog.coordinator.security.records import (
     UserSet,
 )
 
+_OfUsers = UserSet | TokenSet | AccessKeySet | UserRemoved | TokenRemoved | AccessKeyRemoved
+
 
 @final
 class SecurityState:
-    """Users, tokens, roles, grants, quotas and wrapped data keys."""
+    """Users, tokens, access keys, roles, grants, quotas and wrapped data keys."""
 
     def __init__(self, snapshot: SecuritySnapshot | None = None) -> None:
         """Restore a state from its snapshot, or start empty."""
         found = snapshot or SecuritySnapshot()
         self._users = {each.name: each for each in found.users}
         self._tokens = {each.token_id: each for each in found.tokens}
+        self._access_keys = {each.access_key_id: each for each in found.access_keys}
         self._roles = {each.name: each for each in found.roles}
         self._grants = dict.fromkeys(found.grants)
         self._quotas = {each.principal: each for each in found.quotas}
@@ -59,6 +64,7 @@ class SecurityState:
             tuple(self._quotas.values()),
             keys,
             self._version,
+            tuple(self._access_keys.values()),
         )
 
     @property
@@ -75,6 +81,11 @@ class SecurityState:
     def tokens(self) -> Mapping[str, TokenSet]:
         """All tokens by id, also expired ones."""
         return MappingProxyType(self._tokens)
+
+    @property
+    def access_keys(self) -> Mapping[str, AccessKeySet]:
+        """All access keys by id, also disabled ones."""
+        return MappingProxyType(self._access_keys)
 
     @property
     def roles(self) -> Mapping[str, RoleSet]:
@@ -99,7 +110,14 @@ class SecurityState:
         """Apply a record."""
         self._version += 1
         match record:
-            case UserSet() | TokenSet() | UserRemoved() | TokenRemoved():
+            case (
+                UserSet()
+                | TokenSet()
+                | AccessKeySet()
+                | UserRemoved()
+                | TokenRemoved()
+                | AccessKeyRemoved()
+            ):
                 self._apply_to_users(record)
             case RoleSet():
                 self._set_role(record)
@@ -123,7 +141,7 @@ class SecurityState:
         if self._data_keys.pop(topic_id, None) is not None:
             self._version += 1
 
-    def _apply_to_users(self, record: UserSet | TokenSet | UserRemoved | TokenRemoved) -> None:
+    def _apply_to_users(self, record: _OfUsers) -> None:
         match record:
             case UserSet():
                 self._users[record.name] = record
@@ -131,6 +149,10 @@ class SecurityState:
                 self._tokens[record.token_id] = record
             case TokenRemoved():
                 self._tokens.pop(record.token_id, None)
+            case AccessKeySet():
+                self._access_keys[record.access_key_id] = record
+            case AccessKeyRemoved():
+                self._access_keys.pop(record.access_key_id, None)
             case UserRemoved():
                 self._remove_user(record.name)
 
@@ -138,6 +160,8 @@ class SecurityState:
         self._users.pop(name, None)
         for token in [each for each in self._tokens.values() if each.user == name]:
             del self._tokens[token.token_id]
+        for key in [each for each in self._access_keys.values() if each.user == name]:
+            del self._access_keys[key.access_key_id]
         for role in [each for each in self._roles.values() if name in each.members]:
             members = tuple(member for member in role.members if member != name)
             self._set_role(RoleSet(role.name, members))

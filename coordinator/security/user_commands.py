@@ -35,7 +35,7 @@ def handle_user_command(
         case SetToken():
             if command.token_id in state.tokens:
                 return []
-            _check_user(state, command.user)
+            check_user(state, command.user)
             return [
                 TokenSet(
                     command.token_id,
@@ -58,11 +58,16 @@ def handle_user_command(
                     f" {command.name}`, or remove it first"
                 )
             if command.is_known:
-                _check_user(state, command.name)
+                check_user(state, command.name)
             return [wanted]
 
 
-def _check_user(state: SecurityState, name: str) -> None:
+def check_user(state: SecurityState, name: str) -> None:
+    """Check that a user exists.
+
+    Raises:
+        InvalidRequestError: It does not.
+    """
     if name not in state.users:
         raise InvalidRequestError(
             f"user {name} does not exist; create it first with `tidelog user create {name}`"

@@ -40,7 +40,7 @@ class Callers:
         self._known: dict[tuple[bytes, bytes | None], Caller] = {}
 
     async def caller_of(self, request: HttpRequest) -> Caller:
-        """Return who sends a request.
+        """Return the caller that sends a request.
 
         The region is that which the request claims in its signature, or the default one.
         """

@@ -46,6 +46,8 @@ from tidelog.coordinator.metadata.transactions import (
     TransactionsDropped,
 )
 from tidelog.coordinator.security.records import (
+    AccessKeyRemoved,
+    AccessKeySet,
     DataKeySet,
     DataKeysRemoved,
     Grant,
@@ -215,6 +217,17 @@ RECORDS: list[Record] = [
     ),
     TransactionCommitted("spark-1", 70_002, [], 1_700_000_003_000, is_last=True),
     EqualPartitionsChanged([EqualPartitions(HEALTHY, [(TOPIC_ID, [0, 300]), (JOURNAL_ID, [1])])]),
+    AccessKeySet(
+        "TDLAABCDEFGHIJKLMNOP",
+        "alice",
+        "111122223333",
+        bytes(range(32)),
+        bytes(range(8)),
+        1_700_000_000_000,
+        "ci",
+        is_enabled=False,
+    ),
+    AccessKeyRemoved("TDLAABCDEFGHIJKLMNOP"),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 22, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""

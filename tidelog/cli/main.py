@@ -84,6 +84,11 @@ COMMANDS = {
     "token": LazyCommand(
         "tidelog.cli.security.token", "token", "Create, list and revoke tokens of users."
     ),
+    "access-key": LazyCommand(
+        "tidelog.cli.security.access_key",
+        "access_key",
+        "Create, list, disable and remove access keys for SDKs of AWS.",
+    ),
     "admin": LazyCommand(
         "tidelog.cli.admin.admin", "admin", "Recover the administration of a cluster."
     ),

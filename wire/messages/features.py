@@ -22,7 +22,7 @@ class SupportedLevels(msgspec.Struct, frozen=True, array_like=True):
     """Highest supported level (inclusive)."""
 
 
-OWN_LEVELS: Final = SupportedLevels(0, 6)
+OWN_LEVELS: Final = SupportedLevels(0, 7)
 """The feature levels that this version supports."""
 
 

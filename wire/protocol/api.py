@@ -17,6 +17,7 @@ import msgspec
 from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from tidelog.wire.messages import (
     access,
+    access_keys,
     certificates,
     cluster,
     cluster_admin,
@@ -141,6 +142,10 @@ class ApiKey(IntEnum):
     CREATE_QUEUES = 87
     AWAIT_APPENDED = 88
     FORGET_TRANSACTIONS = 89
+    ALTER_ACCESS_KEYS = 90
+    LIST_ACCESS_KEYS = 91
+    GET_SIGNING_KEY = 92
+    IMPERSONATE = 93
 
 
 @final
@@ -466,6 +471,18 @@ LIST_USERS = Api(ApiKey.LIST_USERS, users.ListUsersRequest, users.ListUsersReply
 ALTER_ACCESS = Api(ApiKey.ALTER_ACCESS, access.AlterAccessRequest, access.AlterAccessReply)
 LIST_ACCESS = Api(ApiKey.LIST_ACCESS, access.ListAccessRequest, access.ListAccessReply)
 EXPLAIN_ACCESS = Api(ApiKey.EXPLAIN_ACCESS, access.ExplainAccessRequest, access.ExplainAccessReply)
+ALTER_ACCESS_KEYS = Api(
+    ApiKey.ALTER_ACCESS_KEYS,
+    access_keys.AlterAccessKeysRequest,
+    access_keys.AlterAccessKeysReply,
+)
+LIST_ACCESS_KEYS = Api(
+    ApiKey.LIST_ACCESS_KEYS, access_keys.ListAccessKeysRequest, access_keys.ListAccessKeysReply
+)
+GET_SIGNING_KEY = Api(
+    ApiKey.GET_SIGNING_KEY, access_keys.GetSigningKeyRequest, access_keys.GetSigningKeyReply
+)
+IMPERSONATE = Api(ApiKey.IMPERSONATE, access_keys.ImpersonateRequest, access_keys.ImpersonateReply)
 LIST_CERTIFICATES = Api(
     ApiKey.LIST_CERTIFICATES,
     certificates.ListCertificatesRequest,

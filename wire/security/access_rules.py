@@ -28,7 +28,7 @@ ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "group": ("alter", "commit", "delete", "describe", "join", "reset"),
     "staged": ("abort", "begin", "commit", "describe"),
     CLUSTER: (
-        *("access", "alter", "audit", "describe", "keys", "move"),
+        *("access", "alter", "audit", "describe", "impersonate", "keys", "move"),
         *("quotas", "unregister", "users"),
     ),
 }

@@ -35,6 +35,8 @@ REQUESTS = {each.api.key: each.request for each in EXCHANGES}
 
 OTHERS = {
     *(api.HELLO, api.PROVE_NODE, api.AUTHENTICATE, api.METADATA, api.READ_METRICS),
+    # Authentication, with records of its own.
+    *(api.GET_SIGNING_KEY, api.IMPERSONATE),
     # Between nodes.
     *(api.PEER_STATUS, api.RAFT, api.RAFT_SNAPSHOT, api.FORWARD_COMMAND, api.JOIN),
     *(api.BROKER_HEARTBEAT, api.REPLICA_FETCH, api.REPLICA_DURABLE, api.REPLICA_READ),
@@ -51,7 +53,7 @@ OTHERS = {
         api.LIST_KEYS,
         api.LIST_CERTIFICATES,
         api.LIST_QUOTAS,
-        *(api.LIST_USERS, api.LIST_ACCESS, api.EXPLAIN_ACCESS),
+        *(api.LIST_USERS, api.LIST_ACCESS_KEYS, api.LIST_ACCESS, api.EXPLAIN_ACCESS),
         *(api.AWAIT_METADATA, api.AWAIT_APPENDED),
         api.DESCRIBE_CLUSTER,
         api.DESCRIBE_CONFIG,

@@ -107,8 +107,8 @@ async def test_a_new_broker_has_the_newest_feature_level_and_keeps_it(
             await trio.sleep(0.1)
 
         assert found == await client.admin.update_features(found.newest_level)
-        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 6; cha"):
-            await client.admin.update_features(7)
+        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 7; cha"):
+            await client.admin.update_features(8)
         with pytest.raises(InvalidRequestError, match="0 is not possible: the metadata has record"):
             await client.admin.update_features(0)
 

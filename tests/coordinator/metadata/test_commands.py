@@ -70,6 +70,9 @@ from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.coordinator.security.commands import (
     ChangeGrants,
+    CreateAccessKey,
+    EnableAccessKey,
+    RemoveAccessKey,
     RemoveDataKeys,
     RemoveRole,
     RemoveToken,
@@ -132,6 +135,9 @@ COMMANDS: list[AnyCommand] = [
     RemoveUser("alice"),
     SetToken("7f3a", "alice", bytes(32), 1_700_000_000_000, "ci"),
     RemoveToken("7f3a"),
+    CreateAccessKey("TDLA1", "alice", "111122223333", bytes(32), bytes(8), "ci"),
+    EnableAccessKey("TDLA1", is_enabled=False),
+    RemoveAccessKey("TDLA1"),
     SetAdministrator("root", None, "7f3a", bytes(32), 1),
     SetRole("writers", ("alice",), ("bob",)),
     RemoveRole("writers"),

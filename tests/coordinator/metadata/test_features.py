@@ -41,7 +41,7 @@ from tidelog.wire.messages.features import OWN_LEVELS, NodeFeatures, SupportedLe
 NODES = [1, 2, 3]
 NEW = SupportedLevels(0, 1)
 NEWER = SupportedLevels(0, 2)
-NEWEST = SupportedLevels(0, 7)
+NEWEST = SupportedLevels(0, 8)
 
 
 def started(*supported: SupportedLevels | None) -> Cluster:
@@ -187,26 +187,26 @@ def test_records_of_a_higher_level_are_not_written() -> None:
 def test_a_new_kind_of_record_is_rolled_out_and_rolled_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later version knows level 7, to which a kind of record belongs."""
-    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 7})
+    """A later version knows level 8, to which a kind of record belongs."""
+    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 8})
     cluster = started(NEWEST, NEWEST)
-    cluster.do(SetFeatureLevel(6, [1, 2]))
-    with pytest.raises(InvalidRequestError, match="feature level 7 is needed, and the cluster has"):
+    cluster.do(SetFeatureLevel(7, [1, 2]))
+    with pytest.raises(InvalidRequestError, match="feature level 8 is needed, and the cluster has"):
         cluster.do(DrainBroker(1))
 
-    cluster.do(SetFeatureLevel(7, [1, 2]))
-    cluster.do(SetFeatureLevel(6, [1, 2]))  # Nothing needs level 7.
+    cluster.do(SetFeatureLevel(8, [1, 2]))
+    cluster.do(SetFeatureLevel(7, [1, 2]))  # Nothing needs level 8.
     restart(cluster, 2, OWN_LEVELS)
     restart(cluster, 2, NEWEST)
-    cluster.do(SetFeatureLevel(7, [1, 2]))
+    cluster.do(SetFeatureLevel(8, [1, 2]))
     cluster.do(DrainBroker(1))
 
-    assert cluster.state.used_level == 7
+    assert cluster.state.used_level == 8
     with pytest.raises(
-        InvalidRequestError, match=r"6 is not possible: the metadata has records of level 7, which"
+        InvalidRequestError, match=r"7 is not possible: the metadata has records of level 8, which"
     ):
-        cluster.do(SetFeatureLevel(6, [1, 2]))
-    with pytest.raises(msgspec.ValidationError, match="<= 6"):
+        cluster.do(SetFeatureLevel(7, [1, 2]))
+    with pytest.raises(msgspec.ValidationError, match="<= 7"):
         MetadataStateMachine.from_snapshot(cluster.machine.snapshot())
 
 

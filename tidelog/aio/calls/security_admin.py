@@ -6,9 +6,15 @@ from functools import partial
 from tidelog.aio.forwarding import Forwarding
 from tidelog.client.admin.certificates import NodeCertificate
 from tidelog.client.admin.security_admin import SecurityAdmin as InnerSecurityAdmin
+from tidelog.wire.messages.access_keys import (
+    AccessKeyDescription,
+    CreatedAccessKey,
+    GetSigningKeyReply,
+)
 from tidelog.wire.messages.keys import ChangedKeys, ListKeysReply
 from tidelog.wire.messages.quotas import QuotaDescription
 from tidelog.wire.messages.users import TokenDescription, UserDescription
+from tidelog.wire.security.access_key import SigningScope
 
 
 class SecurityAdmin(Forwarding[InnerSecurityAdmin]):
@@ -92,6 +98,84 @@ class SecurityAdmin(Forwarding[InnerSecurityAdmin]):
             ConfigError: The text is neither.
         """
         return await self._guest.call(partial(self._inner.revoke_token, token_id))
+
+    async def create_access_key(
+        self, user: str, *, account: str = "", description: str = ""
+    ) -> CreatedAccessKey:
+        """Create an access key of a user, for programs that sign requests as for AWS.
+
+        Return it with its secret: no broker has it, and this is the only time that it is shown.
+
+        Args:
+            user: Name of the user.
+            account: Twelve digits; by default, the account of the gateway.
+            description: What the key is for, at most 256 characters; no secret.
+
+        Raises:
+            ConfigError: The account is none.
+            AuthenticationFailedError: The connection uses no TLS, and goes to another machine.
+            InvalidRequestError: The user does not exist, or has too many access keys.
+        """
+        return await self._guest.call(
+            partial(self._inner.create_access_key, user, account=account, description=description)
+        )
+
+    async def list_access_keys(self, user: str | None = None) -> list[AccessKeyDescription]:
+        """Return the access keys of a user, or all, without secrets.
+
+        They are sorted by user and time of creation.
+
+        Args:
+            user: Name of the user.
+        """
+        return await self._guest.call(partial(self._inner.list_access_keys, user))
+
+    async def enable_access_key(self, access_key_id: str, *, is_enabled: bool = True) -> bool:
+        """Enable an access key, or disable it: what gateways do for its user ends.
+
+        Return whether it exists.
+
+        Args:
+            access_key_id: The id of the access key.
+            is_enabled: Whether to enable it.
+        """
+        return await self._guest.call(
+            partial(self._inner.enable_access_key, access_key_id, is_enabled=is_enabled)
+        )
+
+    async def remove_access_key(self, access_key_id: str) -> bool:
+        """Remove an access key; what gateways do for its user ends. Return whether it existed.
+
+        Args:
+            access_key_id: The id of the access key.
+        """
+        return await self._guest.call(partial(self._inner.remove_access_key, access_key_id))
+
+    async def get_signing_key(
+        self, access_key_id: str, scope: SigningScope, *, signed: bytes, signature: bytes
+    ) -> GetSigningKeyReply:
+        """Return the signing key of a scope to a gateway that has a request signed by it.
+
+        Args:
+            access_key_id: The id of the access key, as in the request.
+            scope: The scope of the request.
+            signed: The text that the user has signed (AWS: string to sign).
+            signature: The 32 bytes of the signature.
+
+        Raises:
+            AuthenticationFailedError: The connection uses no TLS, and goes to another machine.
+            InvalidRequestError: The request is of another time or scope.
+            NotAuthorizedError: The gateway may not act for users.
+        """
+        return await self._guest.call(
+            partial(
+                self._inner.get_signing_key,
+                access_key_id,
+                scope,
+                signed=signed,
+                signature=signature,
+            )
+        )
 
     async def list_certificates(self) -> list[NodeCertificate]:
         """Return the certificate of TLS that each broker uses now, by node id.
