@@ -122,6 +122,18 @@ class BrokerConfig:
     `off`. With `off`, it refuses a `listen` or `advertised` address beyond loopback. With `on`, it
     [warns](operations.md#insecure_listen) at its start and each hour."""
 
+    sqs_listen: str = ""
+    """HOST:PORT at which `tidelog serve` answers the API of Amazon SQS (`tidelog sqs` does so in a
+    process of its own). Empty turns it off. Embedded brokers have no such server."""
+
+    sqs_authentication: str = _choice("required", allowed=("required", "off"))
+    """Whether requests at `sqs_listen` need a signature by an access key of a user: `required`, or
+    `off`, which is possible on an address of this machine alone."""
+
+    sqs_strict: str = _choice("off", allowed=SWITCH)
+    """Whether the API at `sqs_listen` imitates limits of the cloud that tidelog does not need: `on`
+    or `off`."""
+
     jwt_issuer: str = ""
     """Identity provider whose [JSON Web Tokens](jwt.md) clients may authenticate by: the claim
     `iss`, exactly. Empty means none; else `jwt_audience` and `jwt_keys` are needed as well."""
@@ -373,6 +385,7 @@ class BrokerConfig:
             "listen": self.listen,
             "advertised": self.advertised,
             "http_listen": self.http_listen,
+            "sqs_listen": self.sqs_listen,
         }
         for name, address in addresses.items():
             if not address and name != "listen":

@@ -73,11 +73,11 @@ async def open_front(
         nursery.cancel_scope.cancel()
 
 
-async def _listen(env: Env, config: FrontConfig) -> Listener:
-    """Listen on the address of a front.
+def check_listen(config: FrontConfig) -> None:
+    """Check that a front serves other machines only with signatures.
 
     Raises:
-        ConfigError: It is not possible, or not safe; one line says why and what to do.
+        ConfigError: It would do so without; one line says what to do.
     """
     address = config.listen
     if not (config.checks_signatures or address.is_local):
@@ -86,6 +86,16 @@ async def _listen(env: Env, config: FrontConfig) -> Listener:
             " listen on 127.0.0.1, or create access keys with"
             " `tidelog access-key create user:NAME` and leave out --no-auth"
         )
+
+
+async def _listen(env: Env, config: FrontConfig) -> Listener:
+    """Listen on the address of a front.
+
+    Raises:
+        ConfigError: It is not possible, or not safe; one line says why and what to do.
+    """
+    check_listen(config)
+    address = config.listen
     try:
         return await env.network.listen(address.host, address.port)
     except OSError as error:

@@ -226,6 +226,17 @@ _SERVER_OPTIONS = (
         metavar="HOST:PORT",
         help="Serve health checks by HTTP here.  [127.0.0.1:8480]",
     ),
+    click.option(
+        "--sqs-listen",
+        metavar="HOST:PORT",
+        help="Serve Amazon SQS by HTTP here.  [none]",
+    ),
+    click.option(
+        "--sqs-no-auth",
+        "sqs_authentication",
+        flag_value="off",
+        help="Check no signatures of SQS: serve every program of this machine.",
+    ),
     click.option("--node-id", type=int, help="Set the node id of this broker.  [1]"),
     click.option(
         "--peers",

@@ -156,7 +156,7 @@ def sqs(**options: Unpack[_Options]) -> None:
     try:
         from tidelog.gateway.sqs.http.front_server import FrontLimits
         from tidelog.gateway.sqs.listen_address import parse_listen
-        from tidelog.gateway.sqs.server import FrontConfig
+        from tidelog.gateway.sqs.server import FrontConfig, check_listen
         from tidelog.gateway.sqs.settings import FrontSettings
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -169,15 +169,16 @@ def sqs(**options: Unpack[_Options]) -> None:
         options["public_url"],
         is_strict=options["strict_sqs"],
     )
-    listen = parse_listen(options["listen"])
-    configure_logging(options["log_format"], options["log_level"])
-    connections = _allowed(FrontLimits().connections, given=options["max_connections"])
     config = FrontConfig(
-        listen,
+        parse_listen(options["listen"]),
         checks_signatures=not options["no_auth"],
         settings=settings,
-        limits=FrontLimits(connections, drain_s=options["drain_s"]),
     )
+    check_listen(config)
+    configure_logging(options["log_format"], options["log_level"])
+    connections = _allowed(config.limits.connections, given=options["max_connections"])
+    limits = FrontLimits(connections, drain_s=options["drain_s"])
+    config = config._replace(limits=limits)
     trio.run(_serve, broker_address(), config)
 
 

@@ -86,6 +86,8 @@ def test_options_of_a_broker_that_are_not_given_are_none() -> None:
         "config_file": None,
         "log_format": None,
         "log_level": None,
+        "sqs_authentication": None,
+        "sqs_listen": None,
         "tls_directory": None,
     }
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 import trio
@@ -28,12 +28,16 @@ from tidelog.broker.server import Broker
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
+from tidelog.cli.serve.sqs_front import SqsFront, front_config
 from tidelog.cli.serve.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
 from tidelog.cli.serve.workers import run_workers
 from tidelog.cli.signals import on_signal
 from tidelog.cluster_secret import cluster_secret_path, read_cluster_secret
 from tidelog.embedded import open_configured_broker
 from tidelog.wire.env.real.real_env import real_env
+
+if TYPE_CHECKING:
+    from tidelog.gateway.sqs.server import FrontConfig
 
 _log = logging.getLogger("tidelog.serve")
 
@@ -90,6 +94,8 @@ def serve(
     (TIDELOG_DATA_DIR sets data_dir, and so on), the file of --config, the default. --print-config
     prints the result instead of running a broker.
 
+    --sqs-listen serves the API of Amazon SQS as well, like `tidelog sqs`.
+
     Without TLS and authentication, only this machine is served: --listen with another address
     needs --insecure-listen.
 
@@ -113,6 +119,7 @@ def serve(
     if as_json:
         raise click.UsageError("--json needs --print-config: use --log-format json for JSON logs")
     check_exposure(config)
+    sqs = front_config(config)
     if worker_count > 1:
         plans = worker_plans(config, worker_count)
         configure_logging(config.log_format, config.log_level)
@@ -129,11 +136,11 @@ def serve(
     resolved = _with_open_files(resolved)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     secret = read_cluster_secret(cluster_secret_path(config.cluster_secret_file), real_env().random)
-    trio.run(_serve, resolved, secret)
+    trio.run(_serve, resolved, secret, sqs)
     return 0
 
 
-async def _serve(resolved: ResolvedConfig, secret: bytes) -> None:
+async def _serve(resolved: ResolvedConfig, secret: bytes, sqs: "FrontConfig | None") -> None:
     starting = trio.CancelScope()
     ending = trio.Event()
     is_started = False
@@ -161,7 +168,10 @@ async def _serve(resolved: ResolvedConfig, secret: bytes) -> None:
                 )
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_reload_on, hangups, broker)
-                    await ending.wait()
+                    if sqs is None:
+                        await ending.wait()
+                    else:
+                        await SqsFront(sqs, broker.address).run_until(ending)
                     nursery.cancel_scope.cancel()
 
 

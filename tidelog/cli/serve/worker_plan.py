@@ -47,6 +47,9 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
         http = [
             _counted_up("http_listen", base.http_listen, count) for count in range(worker_count)
         ]
+    sqs = [""] * worker_count
+    if base.sqs_listen:
+        sqs = [_counted_up("sqs_listen", base.sqs_listen, count) for count in range(worker_count)]
     _check_directories(Path(base.data_dir), worker_count)
     reached_at = advertised if base.advertised else addresses
     peers = base.peers or ",".join(
@@ -59,6 +62,7 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
             listen=addresses[count],
             advertised=advertised[count],
             http_listen=http[count],
+            sqs_listen=sqs[count],
             node_id=base.node_id + count,
             peers=peers,
             broker_rack=base.broker_rack or socket.gethostname(),
@@ -113,7 +117,7 @@ def _worker_numbers(directory: Path) -> Sequence[int]:
 
 def _counted_up(name: str, address: str, count: int) -> str:
     host, port = parse_address(address)
-    if not port and name == "http_listen":
+    if not port and name in {"http_listen", "sqs_listen"}:
         return address
     if not port:
         raise ConfigError(f"{name} has port 0, but workers need fixed ports; choose a port")

@@ -151,6 +151,7 @@ class Worker:
             "--data-dir": plan.data_dir,
             "--listen": plan.listen,
             self._http_flag: plan.http_listen,
+            "--sqs-listen": plan.sqs_listen,
             "--node-id": str(plan.node_id),
             "--peers": plan.peers,
             "--cluster-secret-file": plan.cluster_secret_file,
@@ -168,6 +169,8 @@ class Worker:
             "TIDELOG_ADVERTISED": self._plan.advertised,
             "TIDELOG_BOOTSTRAP_ADMIN": self._plan.bootstrap_admin,
             "TIDELOG_TLS": self._plan.tls,
+            "TIDELOG_SQS_AUTHENTICATION": self._plan.sqs_authentication,
+            "TIDELOG_SQS_STRICT": self._plan.sqs_strict,
             "TIDELOG_INSECURE_LISTEN": self._plan.insecure_listen,
         }
 

@@ -174,6 +174,33 @@ def test_other_machines_are_served_without_protection_on_request(
     assert "insecure_listen listen=0.0.0.0:0" in capsys.readouterr().err
 
 
+def test_a_broker_serves_sqs_on_request(
+    tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_log("serving SQS on", end_once())
+
+    status = main.run(
+        [
+            *("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)),
+            *("--sqs-listen", "127.0.0.1:0", "--sqs-no-auth"),
+        ]
+    )
+
+    assert status == 0
+    assert "serving SQS on http://127.0.0.1:" in capsys.readouterr().err
+
+
+def test_sqs_without_signatures_is_refused_for_other_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--sqs-listen", "0.0.0.0", "--sqs-no-auth", "--data-dir", str(tmp_path / "data")]
+
+    assert main.run(["serve", *options]) == 1
+
+    assert "cannot serve SQS on 0.0.0.0:9324 without signatures" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
