@@ -106,8 +106,9 @@ docs-serve: $(VENV)/installed-docs ## Serve the documentation site on http://127
 	@$(MKDOCS) serve $(ARGS)
 
 .PHONY: matrices
-matrices: $(VENV)/installed-dev ## Write the tests of each invariant and statement into docs/
+matrices: $(VENV)/installed-dev ## Write the tests of each invariant, statement and difference from SQS into docs/
 	@$(BIN)/python -m tests.matrices
+	@$(BIN)/python -m tests.differences
 
 .PHONY: generate
 generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, dashboards, and docs/ of settings, metrics, simulation and mutations

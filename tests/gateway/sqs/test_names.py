@@ -19,6 +19,13 @@ def scope(account: str = DEFAULT_ACCOUNT, region: str = DEFAULT_REGION) -> Queue
     return QueueScope(account, region, DEFAULT_ACCOUNT, DEFAULT_REGION, "http://127.0.0.1:9324")
 
 
+@pytest.mark.difference(
+    "Requests",
+    cloud="Each account and region is separate.",
+    here="An account or region other than the default one is a prefix of the names of queues in"
+    " one cluster. The region is that of the signature.",
+    why="Native programs see the queues of all of them, and grants on prefixes separate users.",
+)
 @pytest.mark.parametrize(
     ("account", "region", "name"),
     [
@@ -73,6 +80,13 @@ def test_a_prefix_does_not_make_a_queue_of_another_scope() -> None:
     assert caught.value.shape is QUEUE_DOES_NOT_EXIST
 
 
+@pytest.mark.difference(
+    "Requests",
+    cloud="The host of a `QueueUrl` is that of the endpoint.",
+    here="Account and name at the end of the path count. Scheme, host and what precedes them do"
+    " not.",
+    why="Balancers and container networks change hosts.",
+)
 @pytest.mark.parametrize(
     "url",
     [

@@ -90,6 +90,13 @@ async def test_a_message_above_max_receive_count_is_moved_to_the_dead_letter_que
         assert found[REASON_HEADER] == b"max_receive_count"
 
 
+@pytest.mark.difference(
+    "Dead letters",
+    cloud="In a standard queue the retention of a dead letter counts from its first send.",
+    here="It counts from the move, as in FIFO queues. `SentTimestamp` is still the time of the"
+    " first send.",
+    why="A late dead letter would expire before a person has seen it.",
+)
 @pytest.mark.statement("b54")
 async def test_a_dead_letter_has_a_new_age_in_the_dead_letter_queue(
     mock_clock: MockClock,

@@ -211,18 +211,52 @@ async def test_a_task_fails_when_its_destination_is_deleted(tmp_path: Path) -> N
         assert await pipe.counts("dead") >= 3
 
 
+@pytest.mark.difference(
+    "Move tasks",
+    cloud="A task without a destination fails when it meets a message that was sent to the"
+    " dead-letter queue directly.",
+    here="It moves all other messages first, and fails then with the same reason,"
+    " `CouldNotDetermineMessageSource`.",
+    why="One such message should not keep the others.",
+)
 async def test_a_task_fails_for_messages_that_never_were_dead_letters(tmp_path: Path) -> None:
     async with open_pipe(tmp_path) as pipe:
         await pipe.caller.client.queue("dead").send(b"direct")
+        await pipe.die(1)
 
         await pipe.start()
 
         task = await pipe.end()
         assert (task.status, task.failure_reason) == ("FAILED", "CouldNotDetermineMessageSource")
-        assert task.approximate_number_of_messages_moved == 0
-        assert await pipe.counts("dead") == 1
+        assert task.approximate_number_of_messages_moved == 1
+        assert (await pipe.counts("dead"), await pipe.counts("work")) == (1, 1)
 
 
+@pytest.mark.difference(
+    "Move tasks",
+    cloud="A moved message is in its destination queue only.",
+    here="It is a new record of the topic of that queue, so every other queue on the topic gets"
+    " it too. Queues that the front created have topics of their own.",
+    why="A message is a record, and a record is a message of each queue on its topic.",
+)
+async def test_every_queue_on_the_topic_gets_a_moved_message(tmp_path: Path) -> None:
+    async with open_pipe(tmp_path) as pipe:
+        await pipe.die(1)
+        await pipe.caller.client.admin.create_queue("audit", topic="work", start="latest")
+
+        await pipe.start()
+
+        await pipe.end()
+        assert (await pipe.counts("work"), await pipe.counts("audit")) == (1, 1)
+
+
+@pytest.mark.difference(
+    "Move tasks",
+    cloud="Tasks are those of `StartMessageMoveTask`.",
+    here="A redrive that another program of tidelog started is a task as well: it is listed, and"
+    " may be cancelled.",
+    why="There is one redrive of a queue at a time, whatever started it.",
+)
 async def test_a_redrive_of_another_program_is_a_task(tmp_path: Path) -> None:
     async with open_pipe(tmp_path) as pipe:
         await pipe.die(5)

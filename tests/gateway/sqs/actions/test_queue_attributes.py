@@ -124,6 +124,12 @@ async def test_attributes_of_fifo_queues(tmp_path: Path) -> None:
         assert caught.value.shape is INVALID_ATTRIBUTE_VALUE
 
 
+@pytest.mark.difference(
+    "Dead letters",
+    cloud="Two queues may be the dead-letter queues of each other.",
+    here="`SetQueueAttributes` refuses the policy that closes the circle.",
+    why="A message that no program can process would move for ever.",
+)
 async def test_a_dead_letter_queue_exists_has_the_kind_and_allows_it(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         url = await create(caller, "orders")
@@ -153,6 +159,13 @@ async def test_a_dead_letter_queue_exists_has_the_kind_and_allows_it(tmp_path: P
         assert "RedrivePolicy" in await attributes_at(caller, bills)
 
 
+@pytest.mark.difference(
+    "Dead letters",
+    cloud="A queue may be its own dead-letter queue.",
+    here="The policy is stored and returned. Its messages stay at their places, and are received"
+    " again.",
+    why="A move would append the record to the topic for ever.",
+)
 async def test_a_queue_may_name_itself_as_its_dead_letter_queue(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         url = await create(caller, "orders")
