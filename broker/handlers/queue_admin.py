@@ -218,6 +218,7 @@ class QueueAdminHandler:
                 request.reset_config,
                 request.set_labels,
                 request.remove_labels,
+                self._env.clock.now_ms(),
             )
         )
         journal = self._catalog.topic_by_id(answer.queue_id)
@@ -285,6 +286,7 @@ class QueueAdminHandler:
             log.retention_ms,
             log.retention_bytes,
             journal.labels,
+            journal.modified_at_ms,
         )
 
     @property

@@ -193,6 +193,15 @@ class TopicOwned(msgspec.Struct, frozen=True, array_like=True, tag="topic-owned"
     """Text of the principal, such as `user:alice`."""
 
 
+class QueueModified(msgspec.Struct, frozen=True, array_like=True, tag="queue-modified"):
+    """Settings or labels of a queue have changed (SQS: LastModifiedTimestamp)."""
+
+    queue_id: bytes
+    """The topic id of its journal."""
+    modified_at_ms: int
+    """Wall clock of the sender of the command that changed it."""
+
+
 class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
     """A topic has more partitions; the queue of a journal starts in them at 0."""
 
@@ -217,6 +226,7 @@ Record = (
     | TopicAltered
     | TopicLabelsSet
     | TopicOwned
+    | QueueModified
     | TopicGrown
     | TopicDeleted
     | ProducerIdsTaken
@@ -234,6 +244,8 @@ class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The labels of topics and queues that have any."""
     owners: list[TopicOwned] = []
     """The creators of topics and queues, as far as they have authenticated."""
+    modified: list[QueueModified] = []
+    """The queues that have changed since their creation."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -256,6 +268,8 @@ class Topic(msgspec.Struct, frozen=True):
     """Labels of the topic, or of the queue of a journal."""
     owner: str = ANONYMOUS.kind.value
     """Text of the principal that created the topic, or the queue of a journal."""
+    modified_at_ms: int | None = None
+    """Unix milliseconds of the last change of the queue of a journal; `None` before any."""
 
     @property
     def is_internal(self) -> bool:
@@ -327,6 +341,8 @@ class Catalog:
             catalog.apply(labels)
         for owner in snapshot.owners:
             catalog.apply(owner)
+        for change in snapshot.modified:
+            catalog.apply(change)
         catalog._deleted_ids = dict.fromkeys(snapshot.deleted_ids)
         catalog._next_producer_id = snapshot.next_producer_id
         return catalog
@@ -372,8 +388,13 @@ class Catalog:
             for topic in self._by_id.values()
             if topic.owner != ANONYMOUS.kind
         ]
+        modified = [
+            QueueModified(topic.topic_id, topic.modified_at_ms)
+            for topic in self._by_id.values()
+            if topic.modified_at_ms is not None
+        ]
         return CatalogSnapshot(
-            topics, list(self._deleted_ids), self._next_producer_id, labels, owners
+            topics, list(self._deleted_ids), self._next_producer_id, labels, owners, modified
         )
 
     @property
@@ -518,6 +539,9 @@ class Catalog:
         elif isinstance(record, TopicOwned):
             topic = self._by_id[record.topic_id]
             self._put(msgspec.structs.replace(topic, owner=record.owner))
+        elif isinstance(record, QueueModified):
+            topic = self._by_id[record.queue_id]
+            self._put(msgspec.structs.replace(topic, modified_at_ms=record.modified_at_ms))
         elif isinstance(record, TopicGrown):
             self._put(_grown_topic(self._by_id[record.topic_id], record.partition_count))
         elif isinstance(record, TopicDeleted):

@@ -180,6 +180,8 @@ class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"
     reset_overrides: list[str]
     set_labels: dict[str, str] = {}
     remove_labels: list[str] = []
+    altered_at_ms: int | None = None
+    """Wall clock of the sender of the command; `None` from an earlier version."""
 
 
 class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag="delete-queue"):

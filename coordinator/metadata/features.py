@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, get_args
 
 from tidelog.coordinator.metadata.catalog import (
+    QueueModified,
     TopicAltered,
     TopicCreated,
     TopicLabelsSet,
@@ -36,6 +37,7 @@ RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
     **dict.fromkeys(get_args(SecurityRecord), 4),
     AccessKeySet: 7,
     AccessKeyRemoved: 7,
+    QueueModified: 7,
     EqualPartitionsChanged: 5,
 }
 """Feature level of each kind of record that the first version did not know."""

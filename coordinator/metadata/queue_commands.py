@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tidelog.coordinator.metadata.catalog import (
     RECEIPT_KEY_SIZE,
     TOPIC_ID_SIZE,
+    QueueModified,
     QueueSpec,
     Topic,
     TopicAltered,
@@ -31,6 +32,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.count_quotas import check_counts, owned
 from tidelog.coordinator.metadata.dead_letter_graph import check_dead_letter_queue
+from tidelog.coordinator.metadata.features import record_level
 from tidelog.coordinator.metadata.internal_topics import (
     check_compaction,
     check_retention,
@@ -305,6 +307,11 @@ def _alter(state: ClusterState, command: AlterQueue) -> CommandOutcome:
         set_labels=command.set_labels,
         remove_labels=command.remove_labels,
     )
+    if records and command.altered_at_ms is not None:
+        modified = QueueModified(journal.topic_id, command.altered_at_ms)
+        # A cluster of a lower feature level keeps no such times.
+        if record_level(modified) <= state.feature_level:
+            records.append(modified)
     return CommandOutcome(records, answer)
 
 

@@ -439,7 +439,7 @@ def attributes_of(queue: DescribedQueue, scope: QueueScope) -> dict[str, str]:
         found["ApproximateNumberOfMessagesNotVisible"] = str(queue.counts.in_flight)
         found["ApproximateNumberOfMessagesDelayed"] = str(queue.counts.delayed)
     found["CreatedTimestamp"] = str(queue.created_at_ms // 1000)
-    found["LastModifiedTimestamp"] = str(queue.created_at_ms // 1000)
+    found["LastModifiedTimestamp"] = str((queue.modified_at_ms or queue.created_at_ms) // 1000)
     for name, number in _NUMBERS.items():
         if number.setting is not None:
             value_ms = getattr(config, number.setting)

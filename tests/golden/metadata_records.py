@@ -228,6 +228,7 @@ RECORDS: list[Record] = [
         is_enabled=False,
     ),
     AccessKeyRemoved("TDLAABCDEFGHIJKLMNOP"),
+    catalog.QueueModified(JOURNAL_ID, 1_700_000_004_000),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 22, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""

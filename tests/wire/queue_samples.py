@@ -73,6 +73,7 @@ DESCRIBE = (
                 topic_retention_ms=604_800_000,
                 topic_retention_bytes=1 << 30,
                 labels={"team": "billing"},
+                modified_at_ms=1_700_000_060_000,
             )
         ]
     ),
@@ -100,9 +101,18 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "create_queue_request_v1": replace(CREATE[0], labels={}),
     "describe_queues_reply_v1": DescribeQueuesReply(
         queues=[
-            replace(each, topic_retention_ms=None, topic_retention_bytes=None, labels={})
+            replace(
+                each,
+                topic_retention_ms=None,
+                topic_retention_bytes=None,
+                labels={},
+                modified_at_ms=None,
+            )
             for each in DESCRIBE[1].queues
         ]
+    ),
+    "describe_queues_reply_v2": DescribeQueuesReply(
+        queues=[replace(each, modified_at_ms=None) for each in DESCRIBE[1].queues]
     ),
     "alter_queue_request_v1": replace(ALTER[0], set_labels={}, remove_labels=[]),
 }

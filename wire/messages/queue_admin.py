@@ -118,6 +118,9 @@ class QueueDescription(msgspec.Struct, frozen=True, array_like=True):
     """Size in bytes to which the topic limits each partition; `None` without a limit."""
     labels: dict[str, str] = {}
     """Labels of the queue. Since version 2."""
+    modified_at_ms: int | None = None
+    """Unix milliseconds of the last change of settings or labels, by the clock of the broker that
+    received the request; `None` if there was none at feature level 7 or above. Since version 3."""
 
 
 class DescribeQueuesReply(msgspec.Struct, frozen=True, array_like=True):

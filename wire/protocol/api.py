@@ -388,7 +388,7 @@ DESCRIBE_QUEUES = Api(
     ApiKey.DESCRIBE_QUEUES,
     queue_admin.DescribeQueuesRequest,
     queue_admin.DescribeQueuesReply,
-    max_version=2,
+    max_version=3,
 )
 ALTER_QUEUE = Api(
     ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin.AlterQueueReply, max_version=2

@@ -19,6 +19,7 @@ from tidelog.coordinator.metadata.commands import (
     SetFeatureLevel,
 )
 from tidelog.coordinator.metadata.records import PartitionsAdded
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.wire.config.labels import check_labels
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, QueueExistsError
 from tidelog.wire.messages.features import OWN_LEVELS
@@ -143,6 +144,25 @@ def test_labels_need_the_feature_level_that_all_nodes_know() -> None:
         create(cluster, TEAM, "other")
     with pytest.raises(InvalidRequestError, match="feature level 2 is needed, and the cluster has"):
         cluster.do(AlterTopic("orders", {}, [], set_labels=TEAM))
+
+
+def test_the_time_of_the_last_change_of_a_queue_is_kept_from_feature_level_7_on() -> None:
+    cluster = cluster_of_level(6)
+    make(cluster, creation(cluster, "billing"))
+
+    def changed(at_ms: int | None, **settings: str) -> int | None:
+        cluster.do(AlterQueue("billing", settings, [], altered_at_ms=at_ms))
+        return cluster.state.catalog.journal("billing").modified_at_ms
+
+    assert changed(1000, max_receive_count="3") is None
+    cluster.do(SetFeatureLevel(7, [1]))
+    assert changed(2000, max_receive_count="3") is None, "nothing changes"
+    assert changed(3000, max_receive_count="4") == 3000
+    assert changed(None, max_receive_count="5") == 3000, "a broker of an earlier version asks"
+    cluster.do(AlterQueue("billing", {}, [], TEAM, altered_at_ms=4000))
+    assert cluster.state.catalog.journal("billing").modified_at_ms == 4000
+    restored = MetadataStateMachine.from_snapshot(cluster.machine.snapshot())
+    assert restored.state.catalog.journal("billing").modified_at_ms == 4000
 
 
 def test_owners_and_alerts_of_queues_need_feature_level_3() -> None:

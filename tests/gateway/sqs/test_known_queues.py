@@ -1,4 +1,4 @@
-"""What actions know about queues, and when they ask again."""
+"""Knowledge of actions about queues, and when they ask again."""
 
 from collections.abc import Iterable
 from pathlib import Path

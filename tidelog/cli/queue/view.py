@@ -41,6 +41,7 @@ def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
         "topic_id": queue.topic_id.hex(),
         "is_fifo": queue.is_fifo,
         "created_at_ms": queue.created_at_ms,
+        "modified_at_ms": queue.modified_at_ms,
         "config": queue.config,
         "config_overrides": queue.config_overrides,
         "labels": queue.labels,
@@ -107,6 +108,7 @@ def print_queue(queue: DescribedQueue) -> None:
             "topic": queue.topic,
             "kind": _kind(queue),
             "created": moment_text(queue.created_at_ms),
+            "changed": moment_text(queue.modified_at_ms or queue.created_at_ms),
             "dead letters of": ", ".join(queue.dead_letters_of) or "none",
             "keeps messages": _retention_text(queue),
         }

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.gateway.sqs.actions.test_queues import attributes_at, create
 from tests.gateway.sqs.callers import open_caller
@@ -100,6 +101,17 @@ async def test_all_attributes_are_set_at_creation_and_later(tmp_path: Path) -> N
         assert (await change(caller, "bills", SqsManagedSseEnabled="True"))[
             "SqsManagedSseEnabled"
         ] == "true"
+
+
+async def test_changes_of_attributes_and_tags_have_a_time(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        created = (await attributes_at(caller, url))["LastModifiedTimestamp"]
+        with trio.fail_after(5):  # Timestamps are seconds.
+            while (await change(caller, url, DelaySeconds="1"))["LastModifiedTimestamp"] <= created:
+                await change(caller, url, DelaySeconds="0")
+        found = await attributes_at(caller, url)
+        assert found["CreatedTimestamp"] == created
 
 
 async def test_attributes_of_fifo_queues(tmp_path: Path) -> None:
