@@ -25,6 +25,7 @@ from tidelog.gateway.sqs.protocol.requests import (
     ChangeVisibilityEntry,
     ReceiveMessageCall,
 )
+from tidelog.gateway.sqs.trace_header import TRACE_HEADER, traced
 
 _log = logging.getLogger("tidelog.gateway")
 
@@ -74,6 +75,9 @@ class Front:
         try:
             caller = await self._callers.caller_of(request)
             action, call = codec.decode(request)
+            trace = request.headers.get(TRACE_HEADER)
+            if trace is not None:
+                call = traced(call, trace)
             if isinstance(call, ReceiveMessageCall):
                 reply = await self._receive(caller, call, exchange)
                 if reply is None:

@@ -41,7 +41,8 @@ _NUMBER_EXPONENT_MAX: Final = 126
 _NUMBER_EXPONENT_MIN: Final = -128
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO_ID: Final = re.compile("[!-~]{1,128}")
-_ATTRIBUTE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_ATTRIBUTE_NAME: Final = re.compile("[A-Za-z0-9_.\u00c0-\u017f-]+")
+"""The cloud accepts Latin letters with marks, which its documentation does not name."""
 _NUMBER: Final = re.compile(r"[+-]?(?=\.?\d)(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
 _BINARY: Final = "Binary"
 _KINDS: Final = ("String", "Number", _BINARY)

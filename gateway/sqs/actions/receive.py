@@ -38,6 +38,8 @@ from tidelog.wire.messages.queues import DEDUPLICATION_ID_HEADER
 
 _COUNT_MAX: Final = 10
 _ALL: Final = "All"
+_ALL_NAMES: Final = (_ALL, "*")
+"""Names that ask for all message attributes; the cloud knows `*` too."""
 _ALL_PATTERN: Final = ".*"
 _WRONG_TYPE: Final = "The request include parameter that is not valid for this queue type."
 _SYSTEM_NAMES: Final = (
@@ -130,7 +132,7 @@ def _wanted(call: ReceiveMessageCall) -> _Wanted:
     names: set[str] = set()
     prefixes: list[str] = []
     for name in call.message_attribute_names or ():
-        if name == _ALL:
+        if name in _ALL_NAMES:
             prefixes.append("")
         elif name.endswith(_ALL_PATTERN):
             prefixes.append(name.removesuffix(_ALL_PATTERN))

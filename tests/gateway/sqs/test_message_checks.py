@@ -54,6 +54,7 @@ def test_a_body_is_needed(body: str | None) -> None:
         ("n", string("9" * 38, "Number")),
         ("b", MessageAttribute("Binary.gif", binary_value=b"\x00")),
         ("AWSName", string("x")),
+        ("gr\u00fc\u00dfe", string("x")),
     ],
 )
 def test_attributes_that_are_valid(name: str, attribute: MessageAttribute) -> None:
