@@ -77,7 +77,9 @@ MISSING_PARAMETER: Final = ErrorShape(
 
 # Errors of any service.
 ACCESS_DENIED: Final = ErrorShape("AccessDeniedException", "AccessDenied", 403, namespace=PLATFORM)
-INTERNAL: Final = ErrorShape("InternalFailure", "InternalFailure", 500, is_senders_fault=False)
+INTERNAL: Final = ErrorShape(
+    "InternalFailure", "InternalFailure", 500, is_senders_fault=False, namespace=PLATFORM
+)
 SERVICE_UNAVAILABLE: Final = ErrorShape(
     "ServiceUnavailable", "ServiceUnavailable", 503, is_senders_fault=False, namespace=PLATFORM
 )

@@ -38,8 +38,8 @@ class JsonCodec(SqsCodec):
             return DecodedRequest(action, decoder.decode(request.body or b"{}"))
         except msgspec.ValidationError as error:
             raise SqsError(SERIALIZATION, mismatch(error)) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise SqsError(SERIALIZATION, "") from error  # not JSON
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise SqsError(SERIALIZATION, "") from error  # not JSON, or nested too deeply
 
     def encode_reply(self, action: str, reply: SqsReply, request_id: str) -> HttpResponse:
         """Return the response to a request that succeeded (`SqsCodec.encode_reply`)."""

@@ -35,6 +35,8 @@ _WITHOUT_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})
 _PARTS_MAX: Final = 6
 """Parts of the longest name: `SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType`."""
 
+_PARAMETERS_MAX: Final = 2_000
+"""Parameters of a request: a batch of ten messages with ten attributes each has 350."""
 _DIGITS_MAX: Final = 9
 """Digits of the number of an entry."""
 _SPECIAL: Final = re.compile(r'[&<>"\x00-\x08\x0b\x0c\r\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
@@ -167,6 +169,9 @@ def _parameters(form: bytes) -> dict[str, str]:
     """Return the parameters of a form."""
     if not form:
         return {}
+    if form.count(b"&") >= _PARAMETERS_MAX:
+        text = f"A request has at most {_PARAMETERS_MAX} parameters."
+        raise SqsError(MALFORMED_INPUT, text)
     try:
         return dict(parse_qsl(form.decode("ascii"), keep_blank_values=True, errors="strict"))
     except UnicodeDecodeError as error:

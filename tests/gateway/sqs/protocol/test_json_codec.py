@@ -71,6 +71,7 @@ def test_an_error_has_both_names() -> None:
         (b'{"MessageAttributes": 5}', "Unexpected field type"),
         (b'{"QueueUrl": "\xff"}', ""),
         (b"nonsense", ""),
+        (b'{"Unknown": ' + b"[" * 100_000, ""),
     ],
 )
 def test_a_malformed_body_is_refused(body: bytes, text: str) -> None:

@@ -218,6 +218,7 @@ def test_a_request_without_action_is_refused() -> None:
         (b"DelaySeconds=soon", "STRING_VALUE can not be converted to an Integer"),
         (b"MessageBody=%FF", "Parameters must be in UTF-8."),
         (b"MessageBody=\xff", "Parameters must be in UTF-8."),
+        (b"a=b&" * 2_000, "A request has at most 2000 parameters."),
     ],
 )
 def test_a_malformed_parameter_is_refused(body: bytes, text: str) -> None:
