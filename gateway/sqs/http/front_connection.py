@@ -169,6 +169,11 @@ class FrontConnection:
         elif self.waiting is not None:
             self.waiting.cancel()
 
+    @property
+    def may_be_late(self) -> bool:
+        """Whether this connection waits for its client."""
+        return self.phase is not Phase.ANSWERING
+
     def tidy(self, now: float) -> None:
         """Close a connection whose client is too slow; `now` is in seconds of the clock."""
         elapsed = now - self.since

@@ -24,7 +24,9 @@ Answer = Callable[[HttpRequest, HttpExchange], Awaitable[HttpResponse | None]]
 
 _BUFFER_BYTES: Final = 64 << 10
 _ACCEPT_RETRY_S: Final = 0.1
-_TIDY_S: Final = 1.0
+_DATE_S: Final = 1.0
+_TIDY_EACH: Final = 5
+"""Number of dates between two looks at all connections."""
 _REPORT_S: Final = 60.0
 _REFUSALS_MAX: Final = 64
 """Connections that get a refusal at a time; the server closes further ones at once."""
@@ -184,10 +186,11 @@ class FrontServer:
 
     async def _tidy(self) -> None:
         while True:
-            await trio.sleep(_TIDY_S)
-            self._set_date()
+            for _ in range(_TIDY_EACH):
+                await trio.sleep(_DATE_S)
+                self._set_date()
             now = self.clock()
-            for connection in list(self.connections):
+            for connection in [each for each in self.connections if each.may_be_late]:
                 connection.tidy(now)
 
     def _set_date(self) -> None:

@@ -28,7 +28,7 @@ from tidelog.broker.server import Broker
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
-from tidelog.cli.serve.sqs_front import SqsFront, front_config
+from tidelog.cli.serve.sqs_front import front_config, serve_sqs
 from tidelog.cli.serve.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
 from tidelog.cli.serve.workers import run_workers
 from tidelog.cli.signals import on_signal
@@ -171,7 +171,7 @@ async def _serve(resolved: ResolvedConfig, secret: bytes, sqs: "FrontConfig | No
                     if sqs is None:
                         await ending.wait()
                     else:
-                        await SqsFront(sqs, broker.address).run_until(ending)
+                        await serve_sqs(sqs, broker.address, ending)
                     nursery.cancel_scope.cancel()
 
 

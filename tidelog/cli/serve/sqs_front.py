@@ -1,7 +1,7 @@
 """The SQS front in the process of `tidelog serve --sqs-listen`, for one machine."""
 
 import logging
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -10,13 +10,13 @@ from tidelog.client.client import connect
 from tidelog.wire.errors import ConfigError, TidelogError
 
 if TYPE_CHECKING:
-    # The module needs httptools, which only an extra installs.
+    # The modules need httptools, which only an extra installs.
+    from tidelog.gateway.sqs.http.front_server import FrontServer
     from tidelog.gateway.sqs.server import FrontConfig
 
 _log = logging.getLogger("tidelog.serve")
 
 _CLIENT_NAME: Final = "tidelog-sqs"
-_RETRY_S: Final = 2.0
 
 
 def front_config(config: BrokerConfig) -> "FrontConfig | None":
@@ -45,62 +45,24 @@ def front_config(config: BrokerConfig) -> "FrontConfig | None":
     return found
 
 
-@final
-class SqsFront:
-    """Serves SQS over the broker of this process, as a client of it."""
+async def serve_sqs(config: "FrontConfig", broker: str, ending: trio.Event) -> None:
+    """Serve SQS over the broker of this process until `ending`.
 
-    def __init__(self, config: "FrontConfig", broker: str) -> None:
-        """Serve over the broker at an address, which may not be ready yet."""
-        self._config = config
-        self._broker = broker
-        self._starting: trio.CancelScope | None = None
-        """Scope of the start under way."""
-        self._reason = ""
-        """Reason of the last start that failed."""
+    The front is a client of the broker: it waits until the broker serves it, also for a user that
+    an administrator has yet to create.
 
-    async def run_until(self, ending: trio.Event) -> None:
-        """Serve until `ending`; then finish the requests under way.
+    Raises:
+        ConfigError: The front cannot listen on its address.
+    """
+    from tidelog.gateway.sqs.front_runner import FrontRunner
 
-        Raises:
-            ConfigError: The front cannot listen on its address.
-        """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._give_up_at, ending)
-            while not ending.is_set():
-                await self._serve(ending)
-                with trio.move_on_after(_RETRY_S):
-                    await ending.wait()
-            nursery.cancel_scope.cancel()
+    def started(front: "FrontServer") -> None:
+        _log.info("serving SQS on http://%s:%d", *front.address)
 
-    async def _give_up_at(self, ending: trio.Event) -> None:
-        """End a start that is not complete at `ending`."""
-        await ending.wait()
-        if self._starting is not None:
-            self._starting.cancel()
-
-    async def _serve(self, ending: trio.Event) -> None:
-        """Serve until `ending`, or until the broker refuses the start.
-
-        Raises:
-            ConfigError: The front cannot listen on its address.
-        """
-        from tidelog.gateway.sqs.server import open_front
-
-        try:
-            with trio.CancelScope() as starting:
-                self._starting = starting
-                async with (
-                    connect(self._broker, client_id=_CLIENT_NAME) as client,
-                    open_front(client, self._config) as front,
-                ):
-                    self._starting = None
-                    _log.info("serving SQS on http://%s:%d", *front.address)
-                    await ending.wait()
-        except ConfigError:
-            raise
-        except TidelogError as error:
-            if self._starting is None:
-                raise
-            if self._reason != str(error):
-                self._reason = str(error)
-                _log.warning("sqs_front_waits", extra={"fields": {"reason": self._reason}})
+    runner = FrontRunner(
+        lambda: connect(broker, client_id=_CLIENT_NAME),
+        config,
+        waits_for=(TidelogError,),
+        on_start=started,
+    )
+    await runner.run_until(ending)

@@ -1,0 +1,106 @@
+"""Runner of the SQS front in a process: it waits for brokers at the start, and stops in order.
+
+Shell.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, final
+
+import trio
+
+from tidelog.client.client import Client
+from tidelog.gateway.sqs.http.front_server import FrontServer
+from tidelog.gateway.sqs.server import FrontConfig, open_front
+from tidelog.wire.env.env import Env
+from tidelog.wire.env.real.real_env import real_env
+from tidelog.wire.errors import ConfigError, TidelogError
+
+_RETRY_S: Final = 2.0
+
+
+@final
+class FrontRunner:
+    """Runs one front.
+
+    A front may start before the brokers, as `docker compose` and systemd start both.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Client]],
+        config: FrontConfig,
+        *,
+        waits_for: tuple[type[TidelogError], ...],
+        on_start: Callable[[FrontServer], None],
+        env: Env | None = None,
+    ) -> None:
+        """Run a front over a client.
+
+        Args:
+            connect: Connects the client of the front.
+            config: Settings of the front.
+            waits_for: Failures of `connect` after which the front tries again.
+            on_start: Called when the front serves.
+            env: Environment; by default that of the system.
+        """
+        self._connect = connect
+        self._config = config
+        self._waits_for = waits_for
+        self._on_start = on_start
+        self._env = env or real_env()
+        self._starting: trio.CancelScope | None = None
+        """Scope of the start under way."""
+        self._reason = ""
+        """Reason of the last start that failed."""
+
+    async def run_until(self, ending: trio.Event) -> None:
+        """Serve until `ending`; then finish the requests under way.
+
+        Raises:
+            ConfigError: The front cannot listen on its address.
+            TidelogError: The client cannot connect, for a reason that no wait removes.
+        """
+        failure: TidelogError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._give_up_at, ending)
+            while not ending.is_set():
+                failure = await self._serve(ending)
+                if failure is not None and not self._waits(failure):
+                    break
+                with trio.move_on_after(_RETRY_S):
+                    await ending.wait()
+            nursery.cancel_scope.cancel()
+        if failure is not None and not ending.is_set():
+            raise failure
+
+    def _waits(self, failure: TidelogError) -> bool:
+        """Return whether the front tries again after a failure; report it once if so."""
+        if isinstance(failure, ConfigError) or not isinstance(failure, self._waits_for):
+            return False
+        if self._reason != str(failure):
+            self._reason = str(failure)
+            self._env.probe("sqs_front_waits", severity="warning", reason=self._reason)
+        return True
+
+    async def _give_up_at(self, ending: trio.Event) -> None:
+        """End a start that is not complete at `ending`."""
+        await ending.wait()
+        if self._starting is not None:
+            self._starting.cancel()
+
+    async def _serve(self, ending: trio.Event) -> TidelogError | None:
+        """Serve until `ending`; return the failure of a start."""
+        try:
+            with trio.CancelScope() as starting:
+                self._starting = starting
+                async with (
+                    self._connect() as client,
+                    open_front(client, self._config, env=self._env) as front,
+                ):
+                    self._starting = None
+                    self._on_start(front)
+                    await ending.wait()
+        except TidelogError as error:
+            return error
+        return None

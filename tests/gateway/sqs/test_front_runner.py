@@ -1,0 +1,73 @@
+"""Start and end of a front in a process."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+import tidelog
+from tests.gateway.sqs.http_client import HttpClient
+from tidelog.client.client import Client
+from tidelog.gateway.sqs.front_runner import FrontRunner
+from tidelog.gateway.sqs.http.front_server import FrontServer
+from tidelog.gateway.sqs.listen_address import ListenAddress
+from tidelog.gateway.sqs.server import FrontConfig
+from tidelog.wire.errors import AuthenticationFailedError, ConnectionLostError
+
+OPEN = FrontConfig(ListenAddress("127.0.0.1", 0), checks_signatures=False)
+
+
+def runner_of(failures: list[Exception], address: str, started: list[FrontServer]) -> FrontRunner:
+    """Return a runner whose client fails so before it connects."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[Client, None]:
+        if failures:
+            raise failures.pop(0)
+        async with tidelog.connect(address) as client:
+            yield client
+
+    return FrontRunner(connect, OPEN, waits_for=(ConnectionLostError,), on_start=started.append)
+
+
+async def test_a_front_waits_for_the_brokers(
+    tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, ending = list[FrontServer](), trio.Event()
+    failures: list[Exception] = [ConnectionLostError("refused"), ConnectionLostError("refused")]
+    caplog.set_level("INFO")
+    async with tidelog.open_broker(tmp_path) as broker:
+        nursery.start_soon(runner_of(failures, broker.address, started).run_until, ending)
+        while not started:
+            await wait_all_tasks_blocked()
+        async with HttpClient.connected(started[0].address[1]) as http:
+            assert (await http.get("/health")).status == 200
+            ending.set()
+
+    assert caplog.text.count("sqs_front_waits reason=refused") == 1
+
+
+async def test_a_front_ends_for_a_reason_that_no_wait_removes() -> None:
+    runner = runner_of([AuthenticationFailedError("no such user")], "127.0.0.1:1", [])
+
+    with pytest.raises(AuthenticationFailedError, match="no such user"):
+        await runner.run_until(trio.Event())
+
+
+async def test_a_start_ends_with_the_process(nursery: trio.Nursery) -> None:
+    connecting, ending = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[Client, None]:
+        connecting.set()
+        await trio.Event().wait()
+        async with tidelog.connect() as client:
+            yield client
+
+    runner = FrontRunner(connect, OPEN, waits_for=(), on_start=lambda _: None)
+    nursery.start_soon(runner.run_until, ending)
+    await connecting.wait()
+    ending.set()
