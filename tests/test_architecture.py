@@ -91,6 +91,7 @@ def test_the_import_contracts_hold() -> None:
     [
         ("isr", "tidelog.broker", "server-layers"),
         ("coordinator", "tidelog.queue_layer", "server-layers"),
+        ("broker", "tidelog.gateway", "server-never-client"),
         ("wire", "tidelog.client", "client-layers"),
         ("spark_connector", "tidelog.surface", "client-layers"),
         ("client", "tidelog.logstore", "two-sides"),
@@ -106,6 +107,9 @@ def test_the_import_contracts_hold() -> None:
         ("logstore", "tidelog.wire.env.real.tcp", "logstore-without-trio"),
         ("logstore", "os", "one-door-to-the-disk"),
         ("client.config", "tidelog.client.client", "room-client"),
+        ("gateway.sqs.http", "tidelog.gateway.sqs.protocol", "room-gateway-sqs"),
+        ("gateway.sqs.names", "trio", "gateway-cores"),
+        ("gateway.sqs.server", "time", "gateway-seams"),
         ("logstore.retention.retention", "tidelog.logstore.log", "room-logstore"),
     ],
 )

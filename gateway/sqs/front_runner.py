@@ -13,7 +13,6 @@ from tidelog.client.client import Client
 from tidelog.gateway.sqs.http.front_server import FrontServer
 from tidelog.gateway.sqs.server import FrontConfig, open_front
 from tidelog.wire.env.env import Env
-from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError, TidelogError
 
 _RETRY_S: Final = 2.0
@@ -33,7 +32,7 @@ class FrontRunner:
         *,
         waits_for: tuple[type[TidelogError], ...],
         on_start: Callable[[FrontServer], None],
-        env: Env | None = None,
+        env: Env,
     ) -> None:
         """Run a front over a client.
 
@@ -42,13 +41,13 @@ class FrontRunner:
             config: Settings of the front.
             waits_for: Failures of `connect` after which the front tries again.
             on_start: Called when the front serves.
-            env: Environment; by default that of the system.
+            env: Clock, network and entropy.
         """
         self._connect = connect
         self._config = config
         self._waits_for = waits_for
         self._on_start = on_start
-        self._env = env or real_env()
+        self._env = env
         self._starting: trio.CancelScope | None = None
         """Scope of the start under way."""
         self._reason = ""

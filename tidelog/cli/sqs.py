@@ -223,11 +223,13 @@ async def _serve(broker: str, config: "FrontConfig") -> None:
 
     given = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())
     client_config = connection_settings(given, UserFiles(), profile=given_profile()).config
+    env = real_env()
     runner = FrontRunner(
-        lambda: connect(broker, config=client_config, env=real_env()),
+        lambda: connect(broker, config=client_config, env=env),
         config,
         waits_for=(ConnectionLostError, RetriableError),
         on_start=started,
+        env=env,
     )
     async with on_signal(end):
         await runner.run_until(ending)

@@ -15,6 +15,7 @@ from tidelog.gateway.sqs.front_runner import FrontRunner
 from tidelog.gateway.sqs.http.front_server import FrontServer
 from tidelog.gateway.sqs.listen_address import ListenAddress
 from tidelog.gateway.sqs.server import FrontConfig
+from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import AuthenticationFailedError, ConnectionLostError
 
 OPEN = FrontConfig(ListenAddress("127.0.0.1", 0), checks_signatures=False)
@@ -30,7 +31,9 @@ def runner_of(failures: list[Exception], address: str, started: list[FrontServer
         async with tidelog.connect(address) as client:
             yield client
 
-    return FrontRunner(connect, OPEN, waits_for=(ConnectionLostError,), on_start=started.append)
+    return FrontRunner(
+        connect, OPEN, waits_for=(ConnectionLostError,), on_start=started.append, env=real_env()
+    )
 
 
 async def test_a_front_waits_for_the_brokers(
@@ -67,7 +70,7 @@ async def test_a_start_ends_with_the_process(nursery: trio.Nursery) -> None:
         async with tidelog.connect() as client:
             yield client
 
-    runner = FrontRunner(connect, OPEN, waits_for=(), on_start=lambda _: None)
+    runner = FrontRunner(connect, OPEN, waits_for=(), on_start=lambda _: None, env=real_env())
     nursery.start_soon(runner.run_until, ending)
     await connecting.wait()
     ending.set()

@@ -7,6 +7,7 @@ import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.client.client import connect
+from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError, TidelogError
 
 if TYPE_CHECKING:
@@ -64,5 +65,6 @@ async def serve_sqs(config: "FrontConfig", broker: str, ending: trio.Event) -> N
         config,
         waits_for=(TidelogError,),
         on_start=started,
+        env=real_env(),
     )
     await runner.run_until(ending)
