@@ -366,6 +366,10 @@ def _redrive(message: queues.RedriveRequest, sight: Sight) -> Iterable[Need]:
         if target is not None and not _sends_to(sight, target.resource.name):
             yield target
         return
+    if message.only_sources:
+        for journal in state.catalog.dead_letter_sources(need.resource.name):
+            yield Need(Resource("send", "queue", journal.queue_name))
+        return
     # Headers of the messages name their sources, and a sender can write any name into them.
     if not sight.may_all("write", "topic", ""):
         yield Need(Resource("write", "topic", ALL))

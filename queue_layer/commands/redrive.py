@@ -41,6 +41,8 @@ class RedriveCommand:
     """Id that the client chose, so that a repeated command starts nothing; empty for none."""
     note: str = ""
     """Text of the client for reports."""
+    only_sources: bool = False
+    """Whether messages go only to topics of queues that send their dead letters here."""
 
 
 def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
@@ -56,10 +58,7 @@ def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyE
         return []
     redrive = running(state)
     if redrive is not None:
-        if not command.redrive_id and (
-            (redrive.destination, redrive.messages_per_s, redrive.origin_queue)
-            == (command.destination, command.messages_per_s, command.origin_queue)
-        ):
+        if not command.redrive_id and _fields(redrive) == _fields(command):
             return []
         raise InvalidRequestError("another redrive of this queue is running; cancel it or wait")
     return [
@@ -71,8 +70,19 @@ def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyE
             command.origin_queue,
             command.redrive_id,
             command.note,
+            command.only_sources,
         )
     ]
+
+
+def _fields(redrive: Redrive | RedriveCommand) -> tuple[object, ...]:
+    """Return what makes redrives without an id equal."""
+    return (
+        redrive.destination,
+        redrive.messages_per_s,
+        redrive.origin_queue,
+        redrive.only_sources,
+    )
 
 
 def running(state: QueueState) -> Redrive | None:

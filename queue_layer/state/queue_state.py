@@ -661,6 +661,7 @@ class QueueState:
                 origin_queue=entry.origin_queue,
                 redrive_id=entry.redrive_id,
                 note=entry.note,
+                only_sources=entry.only_sources,
             )
         )
 

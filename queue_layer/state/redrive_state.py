@@ -50,6 +50,8 @@ class Redrive:
     """Id that the client chose, the same in all partitions; empty for none."""
     note: str = ""
     """Text of the client for reports."""
+    only_sources: bool = False
+    """Whether messages go only to topics of queues that send their dead letters here."""
 
     @property
     def left(self) -> int:
@@ -78,6 +80,7 @@ class Redrive:
             self.ended_ms,
             self.redrive_id,
             self.note,
+            self.only_sources,
         )
 
     @classmethod
@@ -101,6 +104,7 @@ class Redrive:
             reason=kept.reason,
             redrive_id=kept.redrive_id,
             note=kept.note,
+            only_sources=kept.only_sources,
         )
 
 

@@ -33,7 +33,7 @@ ENTRIES: list[queue_journal.AnyEntry] = [
     queue_journal.LogStartAdvanced(1003),
     queue_journal.Expired([(1004, 1)]),
     queue_journal.Purged(1040),
-    queue_journal.RedriveStarted(1040, 12, None, 50, "orders", b"task", "for the auditors"),
+    queue_journal.RedriveStarted(1040, 12, None, 50, "orders", b"task", "for the auditors", True),
     queue_journal.Redriven([(1009, 1)], DEAD),
     queue_journal.RedriveProgressed(1010, 3, "no topic"),
     queue_journal.RedriveEnded(2, "cancelled"),

@@ -189,6 +189,8 @@ class RedriveStarted(JournalEntry, frozen=True, tag=15):
     """Id that the client chose, the same in all partitions; empty for none."""
     note: str = ""
     """Text of the client for reports."""
+    only_sources: bool = False
+    """Whether messages go only to topics of queues that send their dead letters here."""
 
 
 @final
@@ -285,6 +287,7 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
     ended_ms: int | None = None
     redrive_id: bytes = b""
     note: str = ""
+    only_sources: bool = False
 
 
 @final

@@ -365,6 +365,10 @@ class RedriveRequest(msgspec.Struct, frozen=True, array_like=True):
     any."""
     note: str = ""
     """Text for reports, up to 1,024 characters."""
+    only_sources: bool = False
+    """Whether to move messages only to topics of queues whose dead-letter queue this is. Others
+    stay, and count as skipped. The principal needs `send` of these queues, and no right to topics.
+    """
 
 
 class QueuePartitionDone(msgspec.Struct, frozen=True, array_like=True):

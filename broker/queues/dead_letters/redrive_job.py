@@ -164,6 +164,8 @@ class RedriveJob:
             topic = self._producer.topic_id(name)
             if topic is None:
                 return f"there is no topic {name!r}; its messages stay" if name else ""
+            if redrive.only_sources and not self._producer.is_source(topic, self._hosted.view.name):
+                return ""
         partition_count = self._producer.partition_count(topic)
         if not partition_count:
             return LOST_DESTINATION

@@ -33,6 +33,12 @@ class TopicProducer:
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
+    def is_source(self, topic_id: bytes, queue: str) -> bool:
+        """Return whether a queue on a topic has `queue` as its dead-letter queue."""
+        catalog = self._cluster.metadata.state.catalog
+        configs = (journal.queue_config for journal in catalog.journals_of(topic_id))
+        return any(each is not None and each.dead_letter_queue == queue for each in configs)
+
     def topic_id(self, name: str) -> bytes | None:
         """Return the id of the topic of this name; queues never use that of the audit topic."""
         catalog = self._cluster.metadata.state.catalog

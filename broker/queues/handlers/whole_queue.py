@@ -196,6 +196,7 @@ class WholeQueueHandler:
             origin_queue=request.origin_queue,
             redrive_id=request.redrive_id,
             note=request.note,
+            only_sources=request.only_sources,
         )
         if len(command.redrive_id) > _REDRIVE_ID_BYTES_MAX or len(command.note) > _NOTE_MAX:
             raise InvalidRequestError(

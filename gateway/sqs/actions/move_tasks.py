@@ -88,6 +88,7 @@ async def start_message_move_task(
             messages_per_s=None if rate is None else max(1, rate // len(source.partitions)),
             redrive_id=task.bytes,
             note=msgspec.json.encode(note).decode(),
+            only_sources=destination is None,
         )
     except UnknownTopicError as error:
         raise _not_found("DestinationArn") from error

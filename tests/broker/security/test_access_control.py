@@ -360,6 +360,22 @@ async def test_dead_letters_and_redrives_act_for_the_principal_that_asks(
         await alice.ask(api.REDRIVE, aimed)
 
 
+async def test_a_redrive_to_sources_needs_to_send_to_each(autojump_clock: MockClock) -> None:
+    async with scene(autojump_clock) as (_, _, admin, alice):
+        queue_id = await create_queue(admin, "dead")
+        await create_queue(admin, "work", dead_letter_queue="dead")
+        await create_queue(admin, "bills", dead_letter_queue="dead")
+        await grant(admin, "user:alice redrive queue dead")
+        await grant(admin, "user:alice send queue work")
+        request = RedriveRequest(queue_id, [0], only_sources=True)
+
+        with pytest.raises(NotAuthorizedError, match="may not send queue bills"):
+            await alice.ask(api.REDRIVE, request)
+
+        await grant(admin, "user:alice send queue bills")
+        await alice.ask(api.REDRIVE, request)
+
+
 async def submit_failed(client: RpcConnection, request: RedriveRequest) -> str:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - its text is what counts
         await client.ask(api.REDRIVE, request)

@@ -206,6 +206,20 @@ def test_a_start_with_the_id_of_the_last_redrive_starts_nothing() -> None:
     assert status(driver) == (RedriveStatus.RUNNING, 0, 2)
 
 
+def test_a_redrive_to_sources_only_is_another_one() -> None:
+    driver = Driver(records=4)
+    command = RedriveCommand(only_sources=True)
+    driver.do(driver.queue.start_redrive(command, now_ms=driver.now_ms))
+
+    driver.fail_over()
+
+    redrive = driver.queue.state.redrive
+    assert redrive is not None
+    assert redrive.only_sources
+    with pytest.raises(InvalidRequestError, match="another redrive"):
+        driver.queue.start_redrive(RedriveCommand(), now_ms=driver.now_ms)
+
+
 def test_a_start_with_another_id_is_refused_while_a_redrive_runs() -> None:
     driver = Driver(records=4)
     start_as(driver, b"one")

@@ -197,6 +197,7 @@ def test_a_snapshot_keeps_a_redrive() -> None:
         reason="enough",
         redrive_id=b"third",
         note="for the auditors",
+        only_sources=True,
     )
     earlier = [replace(redrive, number=number, note="") for number in (1, 2)]
     started = SnapshotStarted(

@@ -102,7 +102,7 @@ def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> Non
         1, [RedriveProgressed(1010, 3, "")]
     )
     assert decode(msgpack.packb([1, [[15, 9, 3, None, None, None]]])) == JournalFrame(
-        1, [RedriveStarted(9, 3, redrive_id=b"", note="")]
+        1, [RedriveStarted(9, 3, redrive_id=b"", note="", only_sources=False)]
     )
 
 

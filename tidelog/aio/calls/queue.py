@@ -260,6 +260,7 @@ class QueueCalls(Forwarding[InnerQueue]):
         only_from: str | None = None,
         redrive_id: bytes = b"",
         note: str = "",
+        only_sources: bool = False,
     ) -> int:
         """Start to move the dead letters of this dead-letter queue back; return their number.
 
@@ -274,6 +275,8 @@ class QueueCalls(Forwarding[InnerQueue]):
                 also after its end, and is an error while a redrive with another id runs. Empty for
                 none; then a call with the same arguments is the same redrive.
             note: Text of up to 1,024 characters, which reports return.
+            only_sources: Leave messages here whose sources have another dead-letter queue by now.
+                Then a user needs no more rights than `send` of the sources. Without `to_topic`.
 
         Raises:
             InvalidRequestError: Another redrive runs, or the arguments contradict each other.
@@ -287,6 +290,7 @@ class QueueCalls(Forwarding[InnerQueue]):
                 only_from=only_from,
                 redrive_id=redrive_id,
                 note=note,
+                only_sources=only_sources,
             )
         )
 

@@ -25,6 +25,7 @@ from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload
 from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.messages.queues import (
     ORIGIN_PARTITION_HEADER,
     ORIGIN_TOPIC_HEADER,
@@ -165,11 +166,35 @@ async def test_the_redrives_of_a_queue_are_told_with_their_ids(mock_clock: MockC
             report = await describe(client, dead)
             assert (report.status == RedriveStatus.CANCELLED) == is_ended
 
-        request = DescribeRedriveRequest(dead, [0], with_earlier=True)
-        told = await submit(client, api.DESCRIBE_REDRIVE, request).reply()
+        asked = DescribeRedriveRequest(dead, [0], with_earlier=True)
+        told = await submit(client, api.DESCRIBE_REDRIVE, asked).reply()
         assert [(each.redrive_id, each.number) for each in told.redrives] == [(b"two", 2)]
         (earlier,) = told.earlier
         assert (earlier.redrive_id, earlier.note, earlier.moved) == (b"one", "the first", 2)
+
+
+async def test_a_redrive_to_sources_only_leaves_messages_of_other_topics(
+    mock_clock: MockClock,
+) -> None:
+    """The headers of a message are written by its sender: they may name any topic."""
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
+        bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await produce(client, topic_of(broker, "bills"), batch_of(b"b"))
+        await reject(client, orders, 10)
+        await reject(client, bills, 10)
+        await let_move(world)
+        assert await states(client, dead) == (2, 0, 0, 0)
+        nowhere = AlterQueueRequest("bills", {"dead_letter_queue": "none"}, [])
+        await submit(client, api.ALTER_QUEUE, nowhere).reply()
+
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], only_sources=True)).reply()
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.status, report.moved, report.skipped) == (RedriveStatus.COMPLETED, 1, 1)
+        assert [each.value for each in await receive(client, orders)] == [b"a"]
+        assert [each.value for each in await receive(client, dead)] == [b"b"]
 
 
 @pytest.mark.parametrize("too_long", [{"redrive_id": b"i" * 65}, {"note": "n" * 1025}])
