@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Unpack, final
 
 import trio
 
-from tidelog.client.cluster.address import parse_addresses
+from tidelog.client.cluster.address import Address, parse_addresses
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import (
@@ -22,6 +22,7 @@ from tidelog.client.config import (
     ConsumerConfig,
     ProducerConfig,
     ProducerSettings,
+    SigningKeySource,
     configured,
 )
 from tidelog.wire.env.env import Env
@@ -332,6 +333,27 @@ class Client:
 
         return Queue(self._queues, name, holder=holder)
 
+    @asynccontextmanager
+    async def acting_for(self, source: SigningKeySource) -> AsyncGenerator["Client", None]:
+        """Connect to the same cluster for the user of an access key, while the block runs.
+
+        Brokers check the grants and quotas of the user. This client must be of a principal with
+        the action `impersonate` of the cluster; see `docs/authentication.md`.
+
+        Args:
+            source: Returns the newest signing key of the user; each connection calls it.
+
+        Raises:
+            AuthenticationFailedError: The access key is gone, or the credentials of this client.
+            ConnectError: No broker can be reached.
+            NotAuthorizedError: This client may not act for users.
+            TidelogError: A broker was reached and gave an invalid answer.
+        """
+        own = self._cluster
+        config = replace(own.config, impersonate=source)
+        async with _open(own.addresses, config, own.env) as client:
+            yield client
+
 
 @asynccontextmanager
 async def connect(
@@ -378,7 +400,14 @@ async def connect(
         addresses = brokers if addresses is None else addresses
     config.require_password()
     seeds = parse_addresses(DEFAULT_BROKER if addresses is None else addresses)
-    env = _secured(env or real_env(), config)
+    async with _open(seeds, config, _secured(env or real_env(), config)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _open(
+    seeds: list[Address], config: ClientConfig, env: Env
+) -> AsyncGenerator[Client, None]:
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         tasks = BackgroundTasks(nursery)

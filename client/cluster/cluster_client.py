@@ -121,6 +121,12 @@ class ClusterClient:
         self._listeners: list[Callable[[], None]] = []
         self._changed = trio.Event()
 
+    @property
+    def addresses(self) -> list[Address]:
+        """Addresses of all brokers that are known now, those given at first included."""
+        announced = [Address(known.host, known.port) for known in self.metadata.brokers.values()]
+        return [*dict.fromkeys([*announced, *self._seeds])]
+
     async def start(self) -> None:
         """Connect to a broker and fetch the list of the others.
 

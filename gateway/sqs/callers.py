@@ -4,7 +4,7 @@ Shell: it owns the clients of users.
 """
 
 import re
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
@@ -18,11 +18,70 @@ _SENDER: Final = "anonymous"
 _REGION: Final = re.compile(rb"Credential=[^/,\s]+/\d{8}/([a-z][a-z0-9-]{0,31})/sqs/aws4_request")
 _AUTHORITY: Final = re.compile(rb"[A-Za-z0-9._:\[\]-]{1,255}")
 _CALLERS_MAX: Final = 1_000
-"""Callers that are remembered, one for each address of the front and region."""
+"""Callers of one client that are remembered, one for each address of the front and region."""
+
+
+class Callers(Protocol):
+    """Finds the callers of requests."""
+
+    async def caller_of(self, request: HttpRequest) -> Caller:
+        """Return the caller that sends a request.
+
+        Raises:
+            SqsError: The signature of the request is missing or wrong.
+            BrokerError, ConnectionLostError: Brokers cannot tell now.
+        """
+        ...
 
 
 @final
-class Callers:
+class CallersOfClient:
+    """The callers that one client acts for: they differ in region, and in the front's address."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: FrontSettings,
+        *,
+        front_address: bytes,
+        account: str,
+        sender_id: str,
+    ) -> None:
+        """Serve callers by `client`; URLs name `front_address` to requests that name no host."""
+        self._client = client
+        self._settings = settings
+        self._front_address = front_address
+        self._account = account
+        self._sender_id = sender_id
+        self._state = FrontState(client)
+        self._known: dict[tuple[bytes, str], Caller] = {}
+
+    def caller(self, request: HttpRequest, region: str) -> Caller:
+        """Return the caller of a request in a region."""
+        host = request.headers.get(b"host", b"")
+        caller = self._known.get((host, region))
+        if caller is None:
+            caller = self._new(host, region)
+            if len(self._known) >= _CALLERS_MAX:
+                self._known.clear()
+            self._known[host, region] = caller
+        return caller
+
+    def _new(self, host: bytes, region: str) -> Caller:
+        settings = self._settings
+        authority = host if _AUTHORITY.fullmatch(host) else self._front_address
+        scope = QueueScope(
+            self._account,
+            region,
+            settings.account,
+            settings.region,
+            settings.public_url or f"http://{authority.decode()}",
+        )
+        return Caller(self._client, scope, self._sender_id, settings, self._state)
+
+
+@final
+class UnsignedCallers:
     """The callers of a front that checks no signatures: all of them are the front itself."""
 
     def __init__(self, client: Client, settings: FrontSettings, *, address: str) -> None:
@@ -33,36 +92,20 @@ class Callers:
             settings: Settings of the front.
             address: Host and port of the front, for requests without a `Host` header.
         """
-        self._client = client
-        self._settings = settings
-        self._address = address.encode()
-        self._state = FrontState(client)
-        self._known: dict[tuple[bytes, bytes | None], Caller] = {}
+        self._region = settings.region
+        self._callers = CallersOfClient(
+            client,
+            settings,
+            front_address=address.encode(),
+            account=settings.account,
+            sender_id=_SENDER,
+        )
 
     async def caller_of(self, request: HttpRequest) -> Caller:
         """Return the caller that sends a request.
 
         The region is that which the request claims in its signature, or the default one.
         """
-        host = request.headers.get(b"host", b"")
         claim = _REGION.search(request.headers.get(b"authorization", b""))
-        region = None if claim is None else claim[1]
-        caller = self._known.get((host, region))
-        if caller is None:
-            caller = self._new(host, region)
-            if len(self._known) >= _CALLERS_MAX:
-                self._known.clear()
-            self._known[host, region] = caller
-        return caller
-
-    def _new(self, host: bytes, region: bytes | None) -> Caller:
-        settings = self._settings
-        authority = host if _AUTHORITY.fullmatch(host) else self._address
-        scope = QueueScope(
-            settings.account,
-            settings.region if region is None else region.decode(),
-            settings.account,
-            settings.region,
-            settings.public_url or f"http://{authority.decode()}",
-        )
-        return Caller(self._client, scope, _SENDER, settings, self._state)
+        region = self._region if claim is None else claim[1].decode()
+        return self._callers.caller(request, region)

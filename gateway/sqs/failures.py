@@ -15,6 +15,7 @@ from tidelog.gateway.sqs.protocol.errors import (
     queue_does_not_exist,
 )
 from tidelog.wire.errors import (
+    AuthenticationFailedError,
     AuthenticationRequiredError,
     ConnectionLostError,
     DeliveryTimeoutError,
@@ -31,6 +32,8 @@ _SHAPES: Final[tuple[tuple[type[Exception], ErrorShape], ...]] = (
     (QuotaExceededError, REQUEST_THROTTLED),
     (NotAuthorizedError, ACCESS_DENIED),
     (AuthenticationRequiredError, ACCESS_DENIED),
+    # The next request asks again about the access key, and gets the error of its signature.
+    (AuthenticationFailedError, SERVICE_UNAVAILABLE),
     (ConnectionLostError, SERVICE_UNAVAILABLE),
     (DeliveryTimeoutError, SERVICE_UNAVAILABLE),
     (RetriableError, SERVICE_UNAVAILABLE),

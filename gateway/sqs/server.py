@@ -11,13 +11,14 @@ from typing import NamedTuple
 import trio
 
 from tidelog.client.client import Client
-from tidelog.gateway.sqs.callers import Callers
+from tidelog.gateway.sqs.callers import UnsignedCallers
 from tidelog.gateway.sqs.front import Front
 from tidelog.gateway.sqs.http.front_server import FrontLimits, FrontServer
 from tidelog.gateway.sqs.listen_address import DEFAULT_PORT, ListenAddress
 from tidelog.gateway.sqs.metrics import ACCEPTED, OPEN_CONNECTIONS, REFUSED, FrontMetrics
 from tidelog.gateway.sqs.pages import FrontPages
 from tidelog.gateway.sqs.settings import FrontSettings
+from tidelog.gateway.sqs.signed_callers import SignedCallers
 from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.env.real.real_env import real_env
@@ -58,15 +59,18 @@ async def open_front(
             single(REFUSED, server.refused_count),
         ]
 
-    front = Front(
-        Callers(client, config.settings, address=str(ListenAddress(*listener.address))),
-        metrics,
-        pages=FrontPages(client, families, lambda: server.is_draining).page_of,
-        clock=loop_clock(),
-        random=env.random,
-    )
-    server = FrontServer(env, listener, answer=front.answer, limits=config.limits)
     async with trio.open_nursery() as nursery:
+        address = str(ListenAddress(*listener.address))
+        front = Front(
+            SignedCallers(client, config.settings, nursery, address=address, env=env)
+            if config.checks_signatures
+            else UnsignedCallers(client, config.settings, address=address),
+            metrics,
+            pages=FrontPages(client, families, lambda: server.is_draining).page_of,
+            clock=loop_clock(),
+            random=env.random,
+        )
+        server = FrontServer(env, listener, answer=front.answer, limits=config.limits)
         nursery.start_soon(server.run)
         yield server
         await server.drain()

@@ -33,7 +33,8 @@ _EXPIRES_MAX_S: Final = 7 * 24 * 3600
 """Seconds that a presigned URL is valid, at most."""
 _STAMP: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z")
 _FIELD: Final = re.compile(r"(\w+)=([^,]*)")
-_REGION: Final = re.compile(r"[a-z0-9-]{1,32}")
+_REGION: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+"""Regions are prefixes of names, as accounts are: a region of digits could be taken for one."""
 _SPACES: Final = re.compile(rb"\s+")
 
 
@@ -116,12 +117,17 @@ def check(claim: SignatureClaim, signing_key: bytes) -> None:
     """
     expected = hmac.digest(signing_key, claim.string_to_sign, "sha256").hex()
     if not hmac.compare_digest(expected.encode(), claim.signature.encode()):
-        raise SqsError(
-            INVALID_SIGNATURE,
-            "The request signature we calculated does not match the signature you provided."
-            " Check your AWS Secret Access Key and signing method."
-            " Consult the service documentation for details.",
-        )
+        raise wrong_signature()
+
+
+def wrong_signature() -> SqsError:
+    """Return the error of a request whose signature is not that of its access key."""
+    return SqsError(
+        INVALID_SIGNATURE,
+        "The request signature we calculated does not match the signature you provided."
+        " Check your AWS Secret Access Key and signing method."
+        " Consult the service documentation for details.",
+    )
 
 
 def unknown_key() -> SqsError:

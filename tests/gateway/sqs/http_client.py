@@ -1,4 +1,4 @@
-"""An HTTP client for tests of the SQS front: one connection, JSON, no signatures."""
+"""An HTTP client for tests of the SQS front: one connection, and JSON."""
 
 import json
 import re
@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple, final
 
 import trio
+
+from tidelog.gateway.sqs.http.messages import HttpRequest
 
 
 class HttpReply(NamedTuple):
@@ -50,6 +52,15 @@ class HttpClient:
         body = json.dumps(parameters).encode()
         head = f"POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\nContent-Length: {len(body)}"
         await self._stream.send_all(f"{head}\r\n\r\n".encode() + body)
+
+    async def ask_as_signed(self, request: HttpRequest) -> HttpReply:
+        """Send a request as it was signed, and return its response."""
+        lines = [b"%s %s HTTP/1.1" % (request.method, request.target)]
+        headers = {**request.headers, b"content-length": b"%d" % len(request.body)}
+        lines += [b"%s: %s" % header for header in headers.items()]
+        lines += [b"", request.body]
+        await self._stream.send_all(b"\r\n".join(lines))
+        return await self.reply()
 
     async def get(self, target: str) -> HttpReply:
         """Return the response to a GET request."""

@@ -30,17 +30,21 @@ def signed(
     *,
     region: str = "us-east-1",
     token: str | None = None,
+    key_id: str = KEY_ID,
+    secret: str = SECRET,
 ) -> HttpRequest:
     """Return a POST request that botocore signs now, in its header `Authorization`."""
     request = AWSRequest("POST", url, headers=headers or {}, data=body)
-    SigV4Auth(Credentials(KEY_ID, SECRET, token), "sqs", region).add_auth(request)
+    SigV4Auth(Credentials(key_id, secret, token), "sqs", region).add_auth(request)
     return _as_received(request)
 
 
-def presigned(url: str, *, expires_s: int = 60) -> HttpRequest:
+def presigned(
+    url: str, *, expires_s: int = 60, key_id: str = KEY_ID, secret: str = SECRET
+) -> HttpRequest:
     """Return a GET request that botocore signs now, in its query."""
     request = AWSRequest("GET", url)
-    SigV4QueryAuth(Credentials(KEY_ID, SECRET), "sqs", "us-east-1", expires_s).add_auth(request)
+    SigV4QueryAuth(Credentials(key_id, secret), "sqs", "us-east-1", expires_s).add_auth(request)
     return _as_received(request)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import tidelog
 from tests.gateway.sqs.callers import open_caller
-from tidelog.gateway.sqs.callers import Callers
+from tidelog.gateway.sqs.callers import UnsignedCallers
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.settings import FrontSettings
 
@@ -18,7 +18,7 @@ def _request(*, host: bytes = b"sqs.example:9324", authorization: bytes = b"") -
 
 async def test_without_signatures_a_request_names_its_region_and_host(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as known:
-        callers = Callers(known.client, FrontSettings(), address="127.0.0.1:9324")
+        callers = UnsignedCallers(known.client, FrontSettings(), address="127.0.0.1:9324")
         plain = await callers.caller_of(_request())
         assert plain.scope.url_of("orders") == "http://sqs.example:9324/000000000000/orders"
         assert plain.scope.queue_named("orders") == "orders"
@@ -38,7 +38,7 @@ async def test_a_host_that_is_none_gives_the_address_of_the_front(tmp_path: Path
         tidelog.open_broker(tmp_path) as broker,
         tidelog.connect(broker.address) as client,
     ):
-        callers = Callers(client, FrontSettings(), address="127.0.0.1:9324")
+        callers = UnsignedCallers(client, FrontSettings(), address="127.0.0.1:9324")
         for host in (b"", b"a b", b"x/y", b"h\r\nX: y"):
             caller = await callers.caller_of(_request(host=host))
             assert caller.scope.base_url == "http://127.0.0.1:9324"

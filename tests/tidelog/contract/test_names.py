@@ -15,7 +15,7 @@ _CLASSES: Final = [
     if isinstance(getattr(surface, name), type) and not name.endswith(("Iterator", "Broker"))
 ]
 _OF_TRIO_ONLY: Final = {
-    "Client": {"processor_of"},
+    "Client": {"acting_for", "processor_of"},
     "Message": {"content", "lease", "place"},
     "Producer": {
         "begin_send",

@@ -1,0 +1,210 @@
+"""Callers of signed requests: keys, grants, revocations and clients of users, at a real broker."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import trio
+
+import tidelog
+from tests.coordinator.raft_clients import until
+from tests.gateway.sqs.http_client import HttpClient, HttpReply
+from tests.gateway.sqs.signing import presigned, signed
+from tidelog.client.client import Client
+from tidelog.gateway.sqs import signed_callers
+from tidelog.gateway.sqs.actions.queues import create_queue
+from tidelog.gateway.sqs.actions.send import send_message
+from tidelog.gateway.sqs.http.messages import HttpRequest
+from tidelog.gateway.sqs.listen_address import ListenAddress
+from tidelog.gateway.sqs.protocol.errors import SqsError
+from tidelog.gateway.sqs.protocol.requests import CreateQueueCall, SendMessageCall
+from tidelog.gateway.sqs.server import FrontConfig, open_front
+from tidelog.gateway.sqs.settings import FrontSettings
+from tidelog.gateway.sqs.signed_callers import SignedCallers
+from tidelog.wire.env.real.real_env import real_env
+from tidelog.wire.errors import NotAuthorizedError
+from tidelog.wire.messages.access_keys import CreatedAccessKey
+from tidelog.wire.security.token import new_token
+
+URL = "http://127.0.0.1:9324/"
+ADMINS_TOKEN = new_token(bytes(6), bytes(32))
+
+
+class Secured(NamedTuple):
+    """A broker that enforces access, its administrator, and a front of it."""
+
+    address: str
+    admin: Client
+    front: Client
+    callers: SignedCallers
+
+
+@asynccontextmanager
+async def secured(data_dir: Path) -> AsyncGenerator[Secured, None]:
+    """Run a broker that enforces access; yield an administrator of it, and a front."""
+    file = data_dir / "admin.toml"
+    file.write_text(f'user = "root"\ntoken = "{ADMINS_TOKEN}"\n')
+    file.chmod(0o600)
+    settings = {"authorization": "enforce", "authentication": "required"}
+    async with (
+        tidelog.open_broker(data_dir / "data", bootstrap_admin=str(file), **settings) as broker,
+        tidelog.connect(broker.address, token=ADMINS_TOKEN, profile="") as admin,
+    ):
+        await admin.security.create_user("front")
+        await admin.access.grant("user:front", ["impersonate"], "cluster")
+        token = await admin.security.create_token("front")
+        async with (
+            tidelog.connect(broker.address, token=token, profile="") as front,
+            trio.open_nursery() as nursery,
+        ):
+            callers = SignedCallers(
+                front, FrontSettings(), nursery, address="127.0.0.1:9324", env=real_env()
+            )
+            yield Secured(broker.address, admin, front, callers)
+            nursery.cancel_scope.cancel()
+
+
+async def with_user(admin: Client, name: str, *, account: str = "") -> CreatedAccessKey:
+    """Create a user that may do everything with queues whose names begin with its own."""
+    await admin.security.create_user(name)
+    for kind in ("queue", "topic"):
+        await admin.access.grant(f"user:{name}", ["*"], kind, name=f"{name}*")
+    return await admin.security.create_access_key(name, account=account)
+
+
+def by(key: CreatedAccessKey, *, region: str = "us-east-1") -> HttpRequest:
+    return signed(URL, b"{}", region=region, key_id=key.access_key_id, secret=key.secret)
+
+
+async def code_of(callers: SignedCallers, request: HttpRequest) -> str:
+    with pytest.raises(SqsError) as raised:
+        await callers.caller_of(request)
+    return raised.value.shape.query_code
+
+
+async def test_a_signed_request_acts_for_its_user_and_no_other(tmp_path: Path) -> None:
+    async with secured(tmp_path) as world:
+        alice, bob = await with_user(world.admin, "alice"), await with_user(world.admin, "bob")
+        caller = await world.callers.caller_of(by(alice))
+        assert caller.sender_id == "user:alice"
+        url = (await create_queue(caller, CreateQueueCall("alice-jobs"))).queue_url
+        await send_message(caller, SendMessageCall(url, "hello"))
+        described = await world.admin.admin.describe_queues(["alice-jobs"])
+        assert [each.name for each in described] == ["alice-jobs"]
+
+        other = await world.callers.caller_of(by(bob))
+        assert other.client is not caller.client
+        assert other.state is not caller.state
+        with pytest.raises((SqsError, NotAuthorizedError)):
+            await send_message(other, SendMessageCall(url, "hello"))
+        with pytest.raises((SqsError, NotAuthorizedError)):
+            await create_queue(other, CreateQueueCall("alice-others"))
+        again = presigned(URL, key_id=alice.access_key_id, secret=alice.secret)
+        assert (await world.callers.caller_of(again)).client is caller.client
+
+
+async def test_regions_and_the_account_of_the_key_are_prefixes(tmp_path: Path) -> None:
+    async with secured(tmp_path) as world:
+        key = await with_user(world.admin, "alice", account="111122223333")
+        scope = (await world.callers.caller_of(by(key, region="eu-west-1"))).scope
+        assert scope.queue_named("jobs") == "111122223333.eu-west-1.jobs"
+
+
+async def test_wrong_unknown_and_missing_signatures_are_refused(tmp_path: Path) -> None:
+    async with secured(tmp_path) as world:
+        key, callers = await with_user(world.admin, "alice"), world.callers
+        wrong = signed(URL, b"{}", key_id=key.access_key_id, secret="A" * 40)
+        cloud = signed(URL, b"{}", key_id="AKIAAAAAAAAAAAAAAAAA", secret=key.secret)
+        unknown = signed(URL, b"{}", key_id="TDLAAAAAAAAAAAAAAAAA", secret=key.secret)
+        short = by(key)
+        header = short.headers[b"authorization"]
+        cut = short._replace(headers={**short.headers, b"authorization": header[:-2]})
+        for _ in range(2):  # Before and after the front knows the key.
+            assert await code_of(callers, wrong) == "SignatureDoesNotMatch"
+            assert await code_of(callers, by(key)._replace(body=b"[]")) == "SignatureDoesNotMatch"
+            assert await code_of(callers, cut) == "SignatureDoesNotMatch"
+            assert await code_of(callers, cloud) == "InvalidClientTokenId"
+            assert await code_of(callers, unknown) == "InvalidClientTokenId"
+            nothing = by(key)._replace(headers={b"host": b"127.0.0.1"})
+            assert await code_of(callers, nothing) == "MissingAuthenticationToken"
+            await callers.caller_of(by(key))
+
+
+async def test_a_disabled_key_is_refused_within_seconds_and_its_receives_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signed_callers, "FRESH_S", 0.1)
+    async with secured(tmp_path) as world:
+        key = await with_user(world.admin, "alice")
+        caller = await world.callers.caller_of(by(key))
+        queue = (await create_queue(caller, CreateQueueCall("alice-jobs"))).queue_url
+        await world.admin.security.enable_access_key(key.access_key_id, is_enabled=False)
+        # The broker has ended the connections by now, and lets no other one act for the user.
+        with pytest.raises((SqsError, tidelog.TidelogError)):
+            await send_message(caller, SendMessageCall(queue, "hello"))
+        code = ""
+        while code != "InvalidClientTokenId":
+            try:
+                await world.callers.caller_of(by(key))
+            except SqsError as error:
+                code = error.shape.query_code
+            await trio.sleep(0.05)
+        await world.admin.security.enable_access_key(key.access_key_id)
+        caller = await world.callers.caller_of(by(key))
+        await send_message(caller, SendMessageCall(queue, "hello"))
+
+
+async def test_an_idle_client_is_closed_and_the_next_request_opens_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signed_callers, "IDLE_S", 0.2)
+    async with secured(tmp_path) as world:
+        key = await with_user(world.admin, "alice")
+        first = await world.callers.caller_of(by(key))
+        await until(lambda: not world.callers.user_count)
+        second = await world.callers.caller_of(by(key))
+        assert second.client is not first.client
+        await create_queue(second, CreateQueueCall("alice-jobs"))
+
+
+async def test_a_front_without_the_action_says_so_and_serves_no_user(tmp_path: Path) -> None:
+    async with secured(tmp_path) as world:
+        key = await with_user(world.admin, "alice")
+        await world.admin.access.revoke("user:front", ["impersonate"], "cluster")
+        with pytest.raises(SqsError, match="user:front may not impersonate cluster") as raised:
+            await world.callers.caller_of(by(key))
+        assert raised.value.shape.status == 503
+
+
+async def test_a_front_answers_signed_requests_alone(tmp_path: Path) -> None:
+    config = FrontConfig(ListenAddress("127.0.0.1", 0))
+    async with secured(tmp_path) as world:
+        key = await with_user(world.admin, "alice")
+        async with (
+            open_front(world.front, config) as front,
+            HttpClient.connected(front.address[1]) as http,
+        ):
+
+            async def ask(action: str, **parameters: str) -> HttpReply:
+                request = signed(
+                    f"http://127.0.0.1:{front.address[1]}/",
+                    msgspec.json.encode(parameters),
+                    {"X-Amz-Target": f"AmazonSQS.{action}"},
+                    key_id=key.access_key_id,
+                    secret=key.secret,
+                )
+                return await http.ask_as_signed(request)
+
+            url = msgspec.json.decode((await ask("CreateQueue", QueueName="alice-jobs")).body)
+            sent = await ask("SendMessage", MessageBody="hello", **url)
+            denied = await ask("CreateQueue", QueueName="others")
+            unsigned = await http.ask("ListQueues")
+    assert sent.status == 200
+    assert (denied.status, unsigned.status) == (403, 403)
+    assert b"AccessDenied" in denied.body
+    assert b"MissingAuthenticationToken" in unsigned.body
+    for reply in (denied, unsigned):
+        assert key.secret.encode() not in reply.body
