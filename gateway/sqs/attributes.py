@@ -24,6 +24,7 @@ from tidelog.wire.config.queue_config import NO_QUEUE, DeduplicationScope, queue
 
 OWN_LABELS: Final = "tidelog.sqs."
 """First characters of the labels that are no tags."""
+THROUGHPUT_LIMIT: Final = f"{OWN_LABELS}FifoThroughputLimit"
 ALL: Final = "All"
 STATEMENTS_MAX: Final = 20
 POLICY_BYTES_MAX: Final = 8192
@@ -460,7 +461,7 @@ def attributes_of(queue: DescribedQueue, scope: QueueScope) -> dict[str, str]:
         found["FifoQueue"] = "true"
         found["ContentBasedDeduplication"] = _text(config.content_based_deduplication)
         found["DeduplicationScope"] = labels.get(f"{OWN_LABELS}DeduplicationScope", scope_text)
-        found["FifoThroughputLimit"] = labels.get(f"{OWN_LABELS}FifoThroughputLimit", "perQueue")
+        found["FifoThroughputLimit"] = labels.get(THROUGHPUT_LIMIT, "perQueue")
     return found
 
 

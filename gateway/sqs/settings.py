@@ -21,3 +21,6 @@ class FrontSettings(NamedTuple):
     what each request names in its header `Host`."""
     is_strict: bool = False
     """Whether to imitate limits of the cloud that tidelog does not need (`--strict-sqs`)."""
+    partitions: int = 1
+    """Partitions of the queues that `CreateQueue` makes: standard ones, and FIFO ones with high
+    throughput. Each is served by one broker; FIFO queues compare deduplication ids in one."""

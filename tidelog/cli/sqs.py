@@ -20,6 +20,7 @@ from tidelog.client.security.settings import connection_settings
 from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.env.real.user_files import UserFiles
 from tidelog.wire.errors import ConfigError, ConnectionLostError, RetriableError
+from tidelog.wire.messages.field_types import PARTITION_COUNT_MAX
 
 if TYPE_CHECKING:
     # The module needs httptools, which only an extra installs.
@@ -67,6 +68,7 @@ class _Options(TypedDict):
     region: str
     public_url: str
     strict_sqs: bool
+    partitions: int
     max_connections: int | None
     drain_s: float
     log_format: str
@@ -115,6 +117,14 @@ class _Options(TypedDict):
 )
 @click.option(
     "--strict-sqs", is_flag=True, help="Imitate limits of the cloud that tidelog does not need."
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, PARTITION_COUNT_MAX),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Create queues with so many partitions, except FIFO queues without high throughput.",
 )
 @click.option(
     "--max-connections",
@@ -171,6 +181,7 @@ def sqs(**options: Unpack[_Options]) -> None:
         options["region"],
         options["public_url"],
         is_strict=options["strict_sqs"],
+        partitions=options["partitions"],
     )
     config = FrontConfig(
         parse_listen(options["listen"]),

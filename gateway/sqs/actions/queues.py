@@ -15,6 +15,7 @@ from tidelog.gateway.sqs.actions.described import described, find
 from tidelog.gateway.sqs.actions.queue_tags import check_tags
 from tidelog.gateway.sqs.attributes import (
     OWN_LABELS,
+    THROUGHPUT_LIMIT,
     AttributeChange,
     attributes_of,
     change_of,
@@ -125,6 +126,8 @@ async def _create(
     has_topic = queue in await admin.list_topics(queue, limit=1)
     if not has_topic:
         change.labels[OWNS_TOPIC] = "true"
+        if not is_fifo or change.labels.get(THROUGHPUT_LIMIT) == "perMessageGroupId":
+            settings["partitions"] = caller.settings.partitions
     try:
         # What a topic has already was never sent to this queue.
         await admin.create_queue(

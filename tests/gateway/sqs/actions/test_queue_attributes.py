@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-import trio
+from msgspec.structs import replace
 
 from tests.gateway.sqs.actions.test_queues import attributes_at, create
 from tests.gateway.sqs.callers import open_caller
@@ -13,6 +13,7 @@ from tidelog.gateway.sqs.actions.queue_attributes import (
     set_queue_attributes,
 )
 from tidelog.gateway.sqs.actions.queues import list_dead_letter_source_queues
+from tidelog.gateway.sqs.attributes import attributes_of
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_ATTRIBUTE_VALUE,
@@ -103,15 +104,19 @@ async def test_all_attributes_are_set_at_creation_and_later(tmp_path: Path) -> N
         ] == "true"
 
 
-async def test_changes_of_attributes_and_tags_have_a_time(tmp_path: Path) -> None:
+async def test_changes_of_a_queue_have_a_time(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         url = await create(caller, "orders")
-        created = (await attributes_at(caller, url))["LastModifiedTimestamp"]
-        with trio.fail_after(5):  # Timestamps are seconds.
-            while (await change(caller, url, DelaySeconds="1"))["LastModifiedTimestamp"] <= created:
-                await change(caller, url, DelaySeconds="0")
-        found = await attributes_at(caller, url)
-        assert found["CreatedTimestamp"] == created
+        (queue,) = await caller.client.admin.describe_queues(["orders"])
+        assert queue.modified_at_ms is None
+        found = await change(caller, url, DelaySeconds="1")
+        (queue,) = await caller.client.admin.describe_queues(["orders"])
+        assert queue.modified_at_ms is not None
+        assert queue.modified_at_ms >= queue.created_at_ms
+        assert found["LastModifiedTimestamp"] == str(queue.modified_at_ms // 1000)
+        later = replace(queue, modified_at_ms=queue.created_at_ms + 60_000)
+        times = attributes_of(later, caller.scope)
+        assert int(times["LastModifiedTimestamp"]) == int(times["CreatedTimestamp"]) + 60
 
 
 async def test_attributes_of_fifo_queues(tmp_path: Path) -> None:

@@ -45,6 +45,13 @@ async def test_tags_are_the_labels_of_a_queue(tmp_path: Path) -> None:
         assert queue.labels["tidelog.sqs.KmsMasterKeyId"] == "k"
 
 
+@pytest.mark.difference(
+    "Queues",
+    cloud="50 tags of the full length are possible in any script.",
+    here="Tags and the attributes without a setting have at most 65,536 bytes in UTF-8 together:"
+    " 50 full tags of two bytes a character, and a policy. Keys do not begin with `tidelog.sqs.`.",
+    why="They are labels, in the metadata that each broker has in memory.",
+)
 async def test_tags_have_limits(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         # The longest tags there are, of letters that take two bytes each, and a policy beside them.

@@ -39,6 +39,7 @@ from tidelog.gateway.sqs.protocol.requests import (
     PurgeQueueCall,
     SetQueueAttributesCall,
 )
+from tidelog.gateway.sqs.settings import FrontSettings
 
 
 async def create(
@@ -192,6 +193,27 @@ async def test_a_purge_deletes_all_messages(tmp_path: Path) -> None:
         assert (await attributes_at(caller, url))["ApproximateNumberOfMessagesDelayed"] == "0"
 
 
+async def test_queues_are_created_with_the_partitions_of_the_front(tmp_path: Path) -> None:
+    fast = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+    async with open_caller(tmp_path, FrontSettings(partitions=3)) as caller:
+        await caller.client.admin.create_topic("stream", 2)
+        for name, attributes, count in (
+            ("orders", None, 3),
+            ("slow.fifo", {"FifoQueue": "true"}, 1),
+            ("fast.fifo", {"FifoQueue": "true", **fast}, 3),
+            ("stream", None, 2),
+        ):
+            await create(caller, name, attributes)
+            assert (await caller.state.facts(name)).partition_count == count
+
+
+@pytest.mark.difference(
+    "Queues",
+    cloud="A queue is deleted with its messages.",
+    here="So it is, if `CreateQueue` made its topic and no other queue is on it. The records of"
+    " other topics stay, and a new queue begins behind them.",
+    why="A queue may be a view of a stream, which other programs read and write.",
+)
 async def test_records_of_a_stream_are_no_messages_and_outlive_the_queue(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         admin = caller.client.admin
@@ -213,6 +235,13 @@ async def test_a_topic_with_another_queue_outlives_the_queue(tmp_path: Path) -> 
         assert await caller.client.admin.list_queues() == ["audit"]
 
 
+@pytest.mark.difference(
+    "Queues",
+    cloud="`MessageRetentionPeriod` is a property of the queue alone.",
+    here="A longer one than that of the topic is also set for the topic, which then keeps records"
+    " for streams as long. A shorter one leaves the topic as it is.",
+    why="A queue delivers no message that the topic has deleted.",
+)
 async def test_a_longer_retention_is_also_that_of_the_topic(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         url = await create(caller, "orders")
@@ -220,5 +249,10 @@ async def test_a_longer_retention_is_also_that_of_the_topic(tmp_path: Path) -> N
         await set_queue_attributes(caller, SetQueueAttributesCall(url, longest))
         found = await attributes_at(caller, url)
         assert {name: found[name] for name in longest} == longest
+        (queue,) = await caller.client.admin.describe_queues(["orders"])
+        assert queue.topic_retention_ms == (1_209_600 + 900) * 1000
+        shortest = {"MessageRetentionPeriod": "60", "DelaySeconds": "0"}
+        await set_queue_attributes(caller, SetQueueAttributesCall(url, shortest))
+        assert (await attributes_at(caller, url))["MessageRetentionPeriod"] == "60"
         (queue,) = await caller.client.admin.describe_queues(["orders"])
         assert queue.topic_retention_ms == (1_209_600 + 900) * 1000
