@@ -6,6 +6,7 @@ in any task, then raise an error.
 
 import math
 from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
 from typing import Final, TypeVar, TypeVarTuple, final
 
 import trio
@@ -17,6 +18,9 @@ Result = TypeVar("Result")
 
 
 _CLOSED: Final = "the client is closed"
+_TICKS: Final = ((10.0, 0.1), (1.0, 0.01))
+"""Seconds from which on a wait is long, and to which its end is rounded up then, so that many long
+waits end together."""
 
 
 @final
@@ -62,9 +66,12 @@ class BackgroundTasks:
         """Scopes of calls that end when the client is closed."""
         self._parked: dict[ParkedTask, float] = {}
         """Parked tasks, each with the time at which it is woken at the latest."""
-        self._alarm = trio.CancelScope()
-        self._alarm_at = math.inf
-        """Time of the next look at `_parked`: no later than any time in it."""
+        self._by_time: dict[float, dict[ParkedTask, None]] = {}
+        """Those with a time."""
+        self._times: list[float] = []
+        """A heap of the times in `_by_time`, and of others that nothing waits for any more."""
+        self._alarm: trio.CancelScope | None = None
+        """Scope of the task that keeps the times, while it runs."""
         nursery.start_soon(self._close_when_cancelled)
 
     def start_soon(
@@ -95,7 +102,8 @@ class BackgroundTasks:
     async def park(self, waiter: ParkedTask, until: float = math.inf) -> None:
         """Wait until `waiter` is woken, or until a time of trio's clock.
 
-        One task keeps the times of all, so a wait that ends early costs no timer.
+        One task keeps the times of all, so a wait that ends early costs no timer, and many that end
+        together cost one. A wait of a second or more may be 1 % longer.
 
         Raises:
             ClosedError: The client is closed before that.
@@ -103,37 +111,59 @@ class BackgroundTasks:
         if self.is_closed:
             raise ClosedError(_CLOSED)
         waiter.task = trio.lowlevel.current_task()
-        self._parked[waiter] = until
-        if until < self._alarm_at:
-            self._set_alarm(until)
+        self._parked[waiter] = math.inf
+        if until < math.inf:
+            self.limit(waiter, until)
         try:
             await trio.lowlevel.wait_task_rescheduled(waiter.abandon)
         finally:
-            del self._parked[waiter]
+            self._forget_time(waiter, self._parked.pop(waiter))
         if waiter.is_given_up:
             raise ClosedError(_CLOSED)
 
-    def _set_alarm(self, at: float) -> None:
-        is_running = self._alarm_at < math.inf
-        self._alarm_at = at
-        if is_running:
-            self._alarm.deadline = at
-        else:
+    def limit(self, waiter: ParkedTask, until: float) -> None:
+        """Wake a parked task at a time, instead of the one before; others are ignored."""
+        if waiter not in self._parked:
+            return
+        self._forget_time(waiter, self._parked[waiter])
+        now = trio.current_time()
+        for long_s, tick_s in _TICKS:
+            if until >= now + long_s:
+                until = math.ceil(until / tick_s) * tick_s
+                break
+        self._parked[waiter] = until
+        waiting = self._by_time.get(until)
+        if waiting is not None:
+            waiting[waiter] = None
+            return
+        self._by_time[until] = {waiter: None}
+        heappush(self._times, until)
+        if self._alarm is None:
+            self._alarm = trio.CancelScope()
             self.start_soon(self._keep_times)
+        elif until == self._times[0]:
+            self._alarm.deadline = until
+
+    def _forget_time(self, waiter: ParkedTask, at: float) -> None:
+        waiting = self._by_time.get(at)
+        if waiting is not None:
+            waiting.pop(waiter, None)
+            if not waiting:
+                del self._by_time[at]
 
     async def _keep_times(self) -> None:
         """Wake parked tasks at their times, while there are any with a time."""
-        while self._alarm_at < math.inf:
-            with trio.CancelScope(deadline=self._alarm_at) as self._alarm:
+        while self._by_time:
+            while self._times[0] not in self._by_time:
+                heappop(self._times)
+            with trio.CancelScope(deadline=self._times[0]) as self._alarm:
                 await trio.sleep_forever()
             now = trio.current_time()
-            for waiter, until in self._parked.items():
-                if until <= now:
+            while self._times and self._times[0] <= now:
+                for waiter in self._by_time.pop(heappop(self._times), ()):
                     waiter.wake()
-            self._alarm_at = min(
-                (until for waiter, until in self._parked.items() if waiter.task is not None),
-                default=math.inf,
-            )
+        self._times.clear()
+        self._alarm = None
 
     async def until_closed(self, do: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of a call; cancel the call when the client is closed.

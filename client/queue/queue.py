@@ -98,7 +98,9 @@ class Queue:
         self._holder = holder or cluster.config.client_id
         self._settler = QueueSettler(cluster, queue_metadata, context.settled, name=name)
         self._receiver = QueueReceiver(cluster, queue_metadata, self._settler, name=name)
-        self._coalescer = ReceiveCoalescer(self._receiver, self._settler)
+        self._coalescer = ReceiveCoalescer(
+            self._receiver, self._settler, cluster.tasks, new_attempt_id=self._new_attempt_id
+        )
         self._reassembler = Reassembler(self._settler)
         self._calls = PartitionCalls(cluster, queue_metadata, name)
         self._publisher = QueuePublisher(
@@ -272,8 +274,9 @@ class Queue:
                 is_repeatable=attempt_id is not None,
             )
         wait_s = layout.wait_s if wait is None else wait
-        if self._coalescer.is_of_use(options):
-            messages = await self._coalescer.receive(options, wait_s=wait_s)
+        is_fifo = layout.description.is_fifo
+        if self._coalescer.is_of_use(options, is_fifo=is_fifo):
+            messages = await self._coalescer.receive(options, wait_s=wait_s, is_fifo=is_fifo)
         else:
             messages = await self._receiver.receive(options, wait_s=wait_s, layout=layout)
         self._counters.received += len(messages)
@@ -286,10 +289,11 @@ class Queue:
         timeout_ms = None
         if visibility_timeout is not None:
             timeout_ms = milliseconds_of("visibility_timeout", visibility_timeout)
-        wire_id = None
-        if layout.description.is_fifo:
-            wire_id = self._cluster.env.random.randbytes(ATTEMPT_ID_BYTES)
+        wire_id = self._new_attempt_id() if layout.description.is_fifo else None
         return ReceiveOptions(max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, wire_id)
+
+    def _new_attempt_id(self) -> bytes:
+        return self._cluster.env.random.randbytes(ATTEMPT_ID_BYTES)
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Return received messages that no program has seen; their receive does not count."""

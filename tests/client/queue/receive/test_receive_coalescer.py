@@ -11,6 +11,7 @@ from tests.client.queue_fixture import drain, fill, left, queue_of, values
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.receive.receiver import QueueReceiver
+from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import SettleRequest
 from tidelog.wire.protocol import api
@@ -252,3 +253,114 @@ async def test_each_coalesced_receive_raises_its_own_copy_of_an_error(
             for _ in range(3):
                 nursery.start_soon(receive)
         assert len({id(error) for error in errors}) == 3
+
+
+async def test_receives_at_an_idle_queue_are_one_request(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        asked = cluster.receives
+        ends: list[float] = []
+
+        async def receive(place: int) -> None:
+            await trio.sleep(place / 10)
+            began = trio.current_time()
+            assert await queue.receive(wait=10) == []
+            ends.append(trio.current_time() - began)
+
+        async with trio.open_nursery() as nursery:
+            for place in range(100):
+                nursery.start_soon(receive, place)
+
+        assert len(asked) <= 6
+        assert len(ends) == 100
+        assert {round(end, 1) for end in ends} == {10.0}
+
+
+async def test_receives_at_an_idle_queue_are_served_in_order(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, cluster):
+        found: dict[int, list[bytes | None]] = {}
+
+        async def receive(place: int) -> None:
+            found[place] = values(await queue.receive(2, wait=100))
+
+        async with trio.open_nursery() as nursery:
+            for place in range(20):
+                nursery.start_soon(receive, place)
+                await trio.sleep(1)
+            cluster.receives.clear()
+            await queue.send_batch([b"%d" % number for number in range(40)])
+
+        assert sorted(value for each in found.values() for value in each if value) == sorted(
+            b"%d" % number for number in range(40)
+        )
+        assert [len(found[place]) for place in range(20)] == [2] * 20
+        assert len(cluster.receives) <= 4
+        assert await left(queue) == (0, 40)
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+async def test_receives_at_an_idle_queue_that_are_cancelled_leave_nothing_leased(
+    autojump_clock: MockClock, fifo: bool
+) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600, fifo=fifo) as (queue, _):
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(partial(queue.receive, 1, wait=20))
+                await trio.sleep(0.5)
+            nursery.cancel_scope.cancel()
+        await fill(queue, 10)
+        await trio.sleep(1)
+
+        assert await left(queue) == (10, 0)
+
+
+async def test_a_receive_of_a_fifo_queue_gets_the_messages_of_one_request(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600, fifo=True) as (
+        queue,
+        cluster,
+    ):
+        found: list[list[Message]] = []
+
+        async def receive() -> None:
+            found.append(await queue.receive(3, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(receive)
+                await trio.sleep(0.1)
+            await trio.sleep(0.1)
+            waiting = len(cluster.receives)
+            for group in range(20):
+                await queue.send_batch(
+                    [OutgoingMessage(b"%d" % number, group=b"%d" % group) for number in range(3)]
+                )
+
+        assert waiting < 10
+        assert [values(each) for each in found] == [[b"0", b"1", b"2"]] * 20
+        assert all(len({message.key for message in each}) == 1 for each in found)
+        assert len({each.attempt_id for each in cluster.receives}) == len(cluster.receives)
+
+
+async def test_the_error_of_a_request_at_an_idle_queue_is_that_of_all(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        errors: list[InvalidRequestError] = []
+        empty: list[list[Message]] = []
+
+        async def receive() -> None:
+            try:
+                empty.append(await queue.receive(3, wait=5))
+            except InvalidRequestError as error:
+                errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(receive)
+                await trio.sleep(0.5)
+            # The request that waits now is that of the first call; the next one is for the others.
+            cluster.fronts[1].refusal = InvalidRequestError("no")
+
+        assert empty == [[]]
+        assert len({id(error) for error in errors}) == 4
