@@ -18,7 +18,7 @@ from tidelog.gateway.sqs.http.front_connection import HttpExchange
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
 from tidelog.gateway.sqs.metrics import NO_ACTION, FrontMetrics
 from tidelog.gateway.sqs.protocol.choice import codec_of
-from tidelog.gateway.sqs.protocol.errors import INTERNAL, SqsError
+from tidelog.gateway.sqs.protocol.errors import INTERNAL
 from tidelog.gateway.sqs.protocol.replies import MessagesReceived, SqsReply
 from tidelog.gateway.sqs.protocol.requests import (
     ChangeMessageVisibilityBatchCall,
@@ -86,7 +86,9 @@ class Front:
                 reply = await ACTIONS[action](caller, call)
             response = codec.encode_reply(action, reply, request_id)
         except Exception as failure:  # noqa: BLE001  (the supervisor)
-            error = self._error_of(failure, action)
+            error = error_of(failure)
+            if error.shape is INTERNAL:
+                _log.error("the action %s failed unexpectedly", action, exc_info=failure)
             error_name = error.shape.json_name
             response = codec.encode_error(error, request_id)
         self._metrics.note(action, error_name, self._clock() - began_at)
@@ -115,13 +117,6 @@ class Front:
         if isinstance(reply, MessagesReceived) and reply.messages:
             await _release(caller, call, reply)
         return None
-
-    def _error_of(self, failure: Exception, action: str) -> SqsError:
-        known = error_of(failure)
-        if known is not None:
-            return known
-        _log.error("the action %s failed unexpectedly", action, exc_info=failure)
-        return SqsError(INTERNAL, "The request failed; the log of the front has the reason.")
 
     def _new_id(self) -> str:
         """Return a new id of a request, in the form of a UUID."""

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, final
 
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
-from tidelog.gateway.sqs.actions.failures import sqs_error_of
 from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.failures import error_of
 from tidelog.gateway.sqs.md5 import md5_of_attributes, md5_of_body
 from tidelog.gateway.sqs.message_checks import VISIBILITY_S_MAX, WAIT_S_MAX, check_id
 from tidelog.gateway.sqs.message_record import (
@@ -91,7 +91,7 @@ async def receive_message(caller: Caller, call: ReceiveMessageCall) -> MessagesR
             attempt_id=attempt_id,
         )
     except TidelogError as error:
-        raise sqs_error_of(error) from error
+        raise error_of(error) from error
     if not messages:
         return MessagesReceived()
     wanted = _wanted(call)

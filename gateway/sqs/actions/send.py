@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, final
 
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.send.message_fields import OutgoingMessage
-from tidelog.gateway.sqs.actions.failures import failed_entry, sqs_error_of
 from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.failures import error_of, failed_entry
 from tidelog.gateway.sqs.known_queues import QueueFacts
 from tidelog.gateway.sqs.md5 import md5_of_attributes, md5_of_body
 from tidelog.gateway.sqs.message_checks import (
@@ -69,9 +69,9 @@ async def send_message(caller: Caller, call: SendMessageCall) -> MessageSent:
         message = _outgoing(caller, facts, draft)
         (receipt,) = await caller.state.queue(name).send_batch((message,))
     except BatchError as failure:
-        raise sqs_error_of(failure.errors[0]) from failure
+        raise error_of(failure.errors[0]) from failure
     except TidelogError as error:
-        raise sqs_error_of(error) from error
+        raise error_of(error) from error
     attributes, system_attributes = call.message_attributes, call.message_system_attributes
     return MessageSent(
         md5_of_body(draft.value),
@@ -116,7 +116,7 @@ async def send_message_batch(caller: Caller, call: SendMessageBatchCall) -> Batc
             receipts.update((places[place], each) for place, each in failure.receipts.items())
             errors.update((places[place], each) for place, each in failure.errors.items())
     except TidelogError as error:
-        raise sqs_error_of(error) from error
+        raise error_of(error) from error
     sent = [
         _sent_entry(ids[place], drafts[place], facts, receipts[place]) for place in sorted(receipts)
     ]

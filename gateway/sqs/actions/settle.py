@@ -10,8 +10,8 @@ from typing import Final
 
 import trio
 
-from tidelog.gateway.sqs.actions.failures import failed_entry, sqs_error_of
 from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.failures import error_of, failed_entry
 from tidelog.gateway.sqs.message_checks import VISIBILITY_S_MAX, checked_batch
 from tidelog.gateway.sqs.protocol.errors import (
     MESSAGE_NOT_INFLIGHT,
@@ -168,7 +168,7 @@ async def _settled(
     except _OF_MESSAGES as error:
         return {places[0]: error}
     except TidelogError as error:
-        raise sqs_error_of(error) from error
+        raise error_of(error) from error
     return {}
 
 
@@ -207,7 +207,7 @@ def _delete_error(handle: str, error: TidelogError) -> SqsError:
         return _invalid_handle(handle)
     if isinstance(error, ReceiptExpiredError):
         return invalid_value(handle, "ReceiptHandle", _EXPIRED)
-    return sqs_error_of(error)
+    return error_of(error)
 
 
 def _change_error(handle: str, seconds: int, error: TidelogError, *, is_fifo: bool) -> SqsError:
@@ -219,4 +219,4 @@ def _change_error(handle: str, seconds: int, error: TidelogError, *, is_fifo: bo
         return invalid_value(handle, "ReceiptHandle", _UNAVAILABLE)
     if isinstance(error, InvalidRequestError):
         return invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)
-    return sqs_error_of(error)
+    return error_of(error)
