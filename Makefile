@@ -47,6 +47,11 @@ spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers during
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
 		--timeout 3000 tests/system/spark_trials tests/system/spark/test_drivers.py $(ARGS)
 
+.PHONY: sqs-trial
+sqs-trial: $(VENV)/installed-sqs-trial ## Run Celery and SDKs of other languages on the SQS front, needs npm and Maven
+	@TIDELOG_SQS_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -rsP \
+		--timeout 1800 tests/system/sqs_trials $(ARGS)
+
 check: format-check lint types contracts limits wheel ## Run all checks except the tests
 
 format: $(VENV)/installed-dev ## Format the code and apply safe fixes
@@ -216,6 +221,11 @@ $(VENV)/installed-mutation: $(VENV)/installed-dev
 $(VENV)/installed-peers: $(VENV)/installed
 	@echo "installing the clients of other brokers into $(VENV)"
 	@$(PIP) --editable '.[peers,spark]'
+	@touch $@
+
+$(VENV)/installed-sqs-trial: $(VENV)/installed-dev
+	@echo "installing Celery and aioboto3 into $(VENV)"
+	@$(PIP) --editable '.[dev,sqs-trial]'
 	@touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed-dev

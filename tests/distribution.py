@@ -20,6 +20,7 @@ _UNITS: Final = {
         "tests/system/powercut/",
         "tests/system/prometheus/",
         "tests/system/queue_trials/",
+        "tests/system/sqs/",
         "tests/system/versions/",
     ),
     "tests of Spark": ("tests/system/spark/",),

@@ -1,0 +1,4 @@
+from typing import Any
+
+class ClientError(Exception):
+    response: dict[str, Any]
