@@ -21,6 +21,7 @@ _UNITS: Final = {
         "tests/system/prometheus/",
         "tests/system/queue_trials/",
         "tests/system/sqs/",
+        "tests/system/sqs_trials/",
         "tests/system/versions/",
     ),
     "tests of Spark": ("tests/system/spark/",),

@@ -79,10 +79,16 @@ def checked_body(body: str | None) -> bytes:
     return body.encode()
 
 
-def too_long(limit: int = MESSAGE_BYTES_MAX) -> SqsError:
-    """Return the error of a message that, with its attributes, exceeds the limit of the queue."""
+def too_long(limit: int = MESSAGE_BYTES_MAX, *, is_entry: bool = False) -> SqsError:
+    """Return the error of a message that, with its attributes, exceeds the limit of the queue.
+
+    Args:
+        limit: Limit in bytes.
+        is_entry: Whether the message is an entry of a batch: the cloud has other words for it.
+    """
+    verdict = "cannot be validated" if is_entry else "are invalid"
     return invalid(
-        f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
+        f"One or more parameters {verdict}. Reason: Message must be shorter than {limit} bytes."
     )
 
 

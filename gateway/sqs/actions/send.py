@@ -192,7 +192,7 @@ def _outgoing(caller: Caller, facts: QueueFacts, draft: _Draft) -> OutgoingMessa
     """
     given, limit = draft.given, facts.max_message_bytes
     if draft.size > limit:
-        raise too_long(limit)
+        raise too_long(limit, is_entry=isinstance(given, SendEntry))
     delay, group = given.delay_seconds, given.message_group_id
     deduplication_id = given.message_deduplication_id
     if facts.is_fifo:

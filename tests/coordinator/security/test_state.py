@@ -11,8 +11,12 @@ from tidelog.coordinator.metadata.commands import (
     SetFeatureLevel,
     TransactionAnswer,
 )
+from tidelog.coordinator.security.access_key_commands import ACCESS_KEYS_MAX
 from tidelog.coordinator.security.commands import (
     ChangeGrants,
+    CreateAccessKey,
+    EnableAccessKey,
+    RemoveAccessKey,
     RemoveDataKeys,
     RemoveRole,
     RemoveToken,
@@ -57,6 +61,8 @@ def test_a_user_is_removed_with_all_that_belongs_to_it() -> None:
         SetUser("bob", None),
         SetToken("1", "alice", bytes(32), None),
         SetToken("2", "bob", bytes(32), None),
+        access_key("1"),
+        access_key("2", "bob"),
         SetRole("readers", ("alice", "bob")),
         ChangeGrants((READ, DENY)),
         SetQuota("user:alice", {"requests_per_s": 5}),
@@ -65,6 +71,7 @@ def test_a_user_is_removed_with_all_that_belongs_to_it() -> None:
 
     assert list(security.users) == ["bob"]
     assert list(security.tokens) == ["2"]
+    assert list(security.access_keys) == ["2"]
     assert security.roles["readers"].members == ("bob",)
     assert list(security.grants) == [DENY]
     assert not security.quotas
@@ -106,6 +113,54 @@ def test_a_token_needs_its_user_and_is_revoked_once() -> None:
     assert cluster.handle(SetToken("1", "alice", bytes(32), None)).records == []
     cluster.do(RemoveToken("1"))
     assert cluster.handle(RemoveToken("1")).records == []
+
+
+def access_key(key_id: str, user: str = "alice", nonce: bytes = bytes(32)) -> CreateAccessKey:
+    return CreateAccessKey(key_id, user, "111122223333", nonce, bytes(8), "ci")
+
+
+def test_an_access_key_needs_its_user_is_disabled_and_removed_once() -> None:
+    cluster = secured()
+    with pytest.raises(InvalidRequestError, match="user alice does not exist; create it first"):
+        cluster.do(access_key("1"))
+    cluster.do(SetUser("alice", None))
+    cluster.do(access_key("1"))
+    assert cluster.handle(access_key("1")).records == []
+    for other in (access_key("1", nonce=bytes([1] * 32)), access_key("1", "bob")):
+        with pytest.raises(InvalidRequestError, match="access key 1 exists; draw another id"):
+            cluster.do(other)
+
+    before = cluster.state.security.version
+    for is_enabled in (False, True):
+        cluster.do(EnableAccessKey("1", is_enabled))
+        assert cluster.state.security.access_keys["1"].is_enabled == is_enabled
+        assert cluster.handle(EnableAccessKey("1", is_enabled)).records == []
+    assert cluster.state.security.version == before + 2
+    restored = SecurityState(cluster.state.security.snapshot())
+    assert restored.access_keys == cluster.state.security.access_keys
+    cluster.do(RemoveAccessKey("1"))
+    assert not cluster.state.security.access_keys
+    for gone in (RemoveAccessKey("1"), EnableAccessKey("1", is_enabled=True)):
+        assert cluster.handle(gone).records == []
+
+
+def test_a_user_has_a_limited_number_of_access_keys() -> None:
+    cluster = secured()
+    cluster.do(SetUser("alice", None))
+    cluster.do(SetUser("bob", None))
+    for number in range(ACCESS_KEYS_MAX):
+        cluster.do(access_key(str(number)))
+    with pytest.raises(InvalidRequestError, match="alice has 20 access keys, the limit; remove"):
+        cluster.do(access_key("one more"))
+    cluster.do(access_key("one of bob", "bob"))
+
+
+def test_access_keys_need_their_feature_level() -> None:
+    cluster = secured()
+    cluster.do(SetFeatureLevel(6, [1]))
+    cluster.do(SetUser("alice", None))
+    with pytest.raises(InvalidRequestError, match="feature level 7 is needed"):
+        cluster.do(access_key("1"))
 
 
 def test_quotas_are_changed_by_name() -> None:

@@ -3,11 +3,16 @@
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.sqs.callers import BASE_URL, open_caller
+from tidelog.gateway.sqs.actions.queues import create_queue
 from tidelog.gateway.sqs.actions.receive import receive_message
 from tidelog.gateway.sqs.actions.send import send_message, send_message_batch
 from tidelog.gateway.sqs.actions.settle import delete_message
+from tidelog.gateway.sqs.protocol.errors import SqsError
 from tidelog.gateway.sqs.protocol.requests import (
+    CreateQueueCall,
     DeleteMessageCall,
     MessageAttribute,
     ReceiveMessageCall,
@@ -64,3 +69,18 @@ async def test_entries_of_a_batch_fail_alone(tmp_path: Path) -> None:
         assert [each.id for each in result.successful or ()] == ["a"]
         failed = [(each.id, each.code, each.sender_fault) for each in result.failed or ()]
         assert failed == [("b", "MissingParameter", True), ("c", "InvalidMessageContents", True)]
+
+
+async def test_a_queue_may_have_a_smaller_limit_for_messages(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        attributes = {"MaximumMessageSize": "1024"}
+        await create_queue(caller, CreateQueueCall("orders", attributes))
+        reason = "Reason: Message must be shorter than 1024 bytes."
+        with pytest.raises(SqsError, match="One or more parameters are invalid. " + reason):
+            await send_message(caller, SendMessageCall(URL, "a" * 1025))
+        entries = [SendEntry("a", "a" * 1025), SendEntry("b", "a" * 1024)]
+        result = await send_message_batch(caller, SendMessageBatchCall(URL, entries))
+        assert [each.id for each in result.successful or ()] == ["b"]
+        assert [each.message for each in result.failed or ()] == [
+            "One or more parameters cannot be validated. " + reason
+        ]
