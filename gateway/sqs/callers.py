@@ -10,8 +10,10 @@ from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.names import QueueScope
+from tidelog.gateway.sqs.protocol.errors import ACCESS_DENIED, SqsError
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.shared import FrontState
+from tidelog.wire.security.loopback import is_loopback
 
 _SENDER: Final = "anonymous"
 """`SenderId` of messages from callers that prove nothing."""
@@ -80,6 +82,29 @@ class CallersOfClient:
         return Caller(self._client, scope, self._sender_id, settings, self._state)
 
 
+def _refuse_web_pages(request: HttpRequest) -> None:
+    """Refuse what any web page could have a browser of this machine send (CSRF, DNS rebinding).
+
+    Browsers tell of it by `Origin`, or by `Sec-Fetch-Site`. A GET of a page whose name leads to
+    this machine has neither, but its name is in `Host`.
+
+    Raises:
+        SqsError: It may be such a request.
+    """
+    headers = request.headers
+    is_of_page = b"origin" in headers or headers.get(b"sec-fetch-site", b"none") != b"none"
+    if is_of_page or (request.method == b"GET" and not _is_local(headers.get(b"host", b""))):
+        raise SqsError(
+            ACCESS_DENIED,
+            "Requests of web pages are not served without signatures (--no-auth).",
+        )
+
+
+def _is_local(authority: bytes) -> bool:
+    host = authority.decode("latin-1").rpartition(":")[0] or authority.decode("latin-1")
+    return host.lower() == "localhost" or is_loopback(host.strip("[]"))
+
+
 @final
 class UnsignedCallers:
     """The callers of a front that checks no signatures: all of them are the front itself."""
@@ -105,7 +130,11 @@ class UnsignedCallers:
         """Return the caller that sends a request.
 
         The region is that which the request claims in its signature, or the default one.
+
+        Raises:
+            SqsError: A web page in a browser of this machine sends the request.
         """
+        _refuse_web_pages(request)
         claim = _REGION.search(request.headers.get(b"authorization", b""))
         region = self._region if claim is None else claim[1].decode()
         return self._callers.caller(request, region)

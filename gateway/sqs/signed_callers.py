@@ -37,6 +37,8 @@ STALE_S: Final = 10.0
 """Seconds after which a request waits for that answer."""
 IDLE_S: Final = 120.0
 """Seconds without a request after which the client of a user is closed: more than a long poll."""
+_KEPT_S: Final = 600.0
+"""Seconds after which the front forgets a signing key that no request has used."""
 _KEYS_MAX: Final = 20_000
 """Signing keys that are remembered."""
 _USERS_MAX: Final = 2_000
@@ -106,6 +108,7 @@ class SignedCallers:
         self._keys: dict[tuple[str, str, str], _KnownKey] = {}
         self._users: dict[str, _User] = {}
         self._asked = trio.CapacityLimiter(_ASKED_MAX)
+        nursery.start_soon(self._forget_unused)
 
     @property
     def user_count(self) -> int:
@@ -198,6 +201,16 @@ class SignedCallers:
             await self._ask(claim)
         except (SqsError, TidelogError):
             known.is_asked = False  # A request asks, and tells its client.
+
+    async def _forget_unused(self) -> None:
+        """Forget signing keys out of use, until cancelled: memory is no place to keep secrets."""
+        while True:
+            await trio.sleep(_KEPT_S / 10)
+            oldest = trio.current_time() - _KEPT_S
+            for place in [
+                place for place, known in self._keys.items() if known.checked_at < oldest
+            ]:
+                del self._keys[place]
 
     def _forget(self, key_id: str) -> None:
         """Forget an access key that is gone, and close its client: brokers serve it no more."""
