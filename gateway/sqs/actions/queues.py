@@ -61,6 +61,8 @@ RESULTS_MAX: Final = 1000
 OWNS_TOPIC: Final = f"{OWN_LABELS}owns-topic"
 """Label of a queue whose topic came with it: both are deleted together."""
 
+_NO_NAME: Final = FIFO_SUFFIX[1:]
+"""No queue behind a prefix has this name."""
 _STANDARD_NAME: Final = (
     "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 )
@@ -196,13 +198,8 @@ async def list_queues(caller: Caller, call: ListQueuesCall) -> QueuesListed:
     while len(names) < wanted:
         asked = min(wanted - len(names), RESULTS_MAX)
         page = await caller.client.admin.list_queues(prefix, after=after, limit=asked)
-        for queue in page:
-            place = caller.scope.place_of(queue)
-            if place is not None and (place.account, place.region) == (
-                caller.scope.account,
-                caller.scope.region,
-            ):
-                names.append(place.name)
+        rests = [queue[len(first) :] for queue in page]
+        names += [rest for rest in rests if is_legal(rest) and not (first and rest == _NO_NAME)]
         if len(page) < asked:
             break
         after = _skipped(page[-1], first)
@@ -219,7 +216,7 @@ def _skipped(queue: str, first: str) -> str:
     `a`, while `a.fifo` is of this one.
     """
     head, dot, tail = queue[len(first) :].partition(".")
-    if not dot or tail == FIFO_SUFFIX[1:]:
+    if not dot or tail == _NO_NAME:
         return queue
     # No name has a `~`, so this is behind all that begin with less than `fifo`.
     before_fifo = f"{first}{head}.fifn~"

@@ -57,6 +57,17 @@ async def attributes_at(caller: Caller, url: str) -> dict[str, str]:
     return found.attributes
 
 
+async def names_in_pages(caller: Caller, size: int) -> list[str]:
+    urls: list[str] = []
+    page = await list_queues(caller, ListQueuesCall(None, size))
+    while page.next_token is not None:
+        assert page.queue_urls is not None
+        assert len(page.queue_urls) == size
+        urls += page.queue_urls
+        page = await list_queues(caller, ListQueuesCall(None, size, page.next_token))
+    return [url.rpartition("/")[2] for url in [*urls, *(page.queue_urls or [])]]
+
+
 async def test_a_queue_is_created_found_and_deleted(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         url = await create(caller, "orders")
@@ -116,7 +127,8 @@ async def test_queues_of_the_account_and_region_are_listed(tmp_path: Path) -> No
     async with open_caller(tmp_path) as caller:
         assert (await list_queues(caller, ListQueuesCall())).queue_urls is None
         admin = caller.client.admin
-        for native in ("111122223333.a", "eu-west-1.z", "eu-west-1.a", "eu-west-1.b.fifo"):
+        others = ("111122223333.a", "eu-west-1.z", "eu-west-1.a", "eu-west-1.b.fifo", "us-east-1.a")
+        for native in (*others, "eu-west-1.x.a", "eu-west-1.x.b", "eu-west-1.x.z"):
             await admin.create_queue(native)
         for name in ("a", "eu-west-1", "b"):
             await create(caller, name)
@@ -125,9 +137,11 @@ async def test_queues_of_the_account_and_region_are_listed(tmp_path: Path) -> No
         found = await list_queues(caller, ListQueuesCall())
         assert found.queue_urls == [base + n for n in ("a", "b", "eu-west-1", "eu-west-1.fifo")]
         assert found.next_token is None
+        assert await names_in_pages(caller, 1) == ["a", "b", "eu-west-1", "eu-west-1.fifo"]
         found = await list_queues(caller, ListQueuesCall("eu"))
         assert found.queue_urls == [base + n for n in ("eu-west-1", "eu-west-1.fifo")]
         abroad = caller._replace(scope=caller.scope._replace(region="eu-west-1"))
+        assert await names_in_pages(abroad, 1) == ["a", "b.fifo", "z"]
         found = await list_queues(abroad, ListQueuesCall())
         assert found.queue_urls == [base + n for n in ("a", "b.fifo", "z")]
 
@@ -136,13 +150,9 @@ async def test_lists_of_queues_have_pages(tmp_path: Path) -> None:
     async with open_caller(tmp_path) as caller:
         for name in ("a", "b", "c"):
             await create(caller, name)
-        urls: list[str] = []
-        token, pages = None, 0
-        while pages == 0 or token is not None:
-            page = await list_queues(caller, ListQueuesCall(None, 2, token))
-            urls += page.queue_urls or []
-            token, pages = page.next_token, pages + 1
-        assert ([url[-1] for url in urls], pages) == (["a", "b", "c"], 2)
+        assert await names_in_pages(caller, 2) == ["a", "b", "c"]
+        last = await list_queues(caller, ListQueuesCall(None, 3))
+        assert last.next_token is None
         for call, text in (
             (ListQueuesCall(None, 0), "Value 0 for parameter MaxResults is invalid."),
             (ListQueuesCall(None, 1001), "Value 1001 for parameter MaxResults is invalid."),
