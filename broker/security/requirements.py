@@ -165,6 +165,8 @@ class Requirement:
     """Whether needs are checked again when the reply is made: it acknowledges or delivers."""
     is_open: bool = False
     """Whether every peer may send it."""
+    is_of_gateways: bool = False
+    """Whether the handler decides, about the gateway and not about the user that it acts for."""
     is_of_nodes: bool = False
     """Whether only nodes of the cluster may send it; no rule can allow it to others."""
 
@@ -765,8 +767,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.ALTER_ACCESS_KEYS: on_cluster("users"),
     api.LIST_ACCESS_KEYS: on_cluster("users"),
     api.GET_SIGNING_KEY: on_cluster("impersonate"),
-    # Its handler needs `impersonate` of the gateway, also when the connection acts for a user.
-    api.IMPERSONATE: Requirement(),
+    api.IMPERSONATE: Requirement(is_of_gateways=True),
     api.ALTER_QUOTAS: on_cluster("quotas"),
     api.LIST_QUOTAS: Requirement(needs=_list_quotas),
     api.ALTER_KEYS: on_cluster("keys"),
