@@ -10,7 +10,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,17 +27,25 @@ TYPES_HEADER: Final = "sqs.types"
 """Header with the types of attributes that are not `String`: JSON, a type by name."""
 ATTRIBUTE_PREFIX: Final = "sqs.attribute."
 """Prefix of attributes whose names are reserved for headers of tidelog or of this module."""
+APPENDED_HEADER: Final = "sqs.appended"
+"""Header of a message whose attributes are too long for headers: their bytes are behind the body in
+the value. JSON: the length of the body, and name and length of each attribute in their order."""
 ENCODING_ATTRIBUTE: Final = "tidelog.encoding"
 """Attribute of a message whose value is not text: `base64`, as its body is."""
 
 _RESERVED: Final = (PREFIX, "tidelog")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_NAME: Final = re.compile(r"[\w.-]{1,256}")
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _STRING, _BINARY = "String", "Binary"
 _SEQUENCE_BASE: Final = 10**19
 """Makes sequence numbers of 20 digits, whose order as text is that of the numbers."""
 
+_HEADERS_BYTES_MAX: Final = 64 << 10
+"""Bytes of attributes beyond which they are behind the body: brokers limit records, and only values
+can be sent in chunks."""
+
 _Types = dict[str, str]
+_Appended = tuple[int, list[tuple[str, int]]]
 
 
 def has_forbidden(text: str) -> bool:
@@ -47,36 +55,70 @@ def has_forbidden(text: str) -> bool:
     return _FORBIDDEN.search(text) is not None
 
 
-def headers_of(
-    attributes: MessageAttributes | None, *, sender_id: str, trace: str | None
-) -> list[tuple[str, bytes]]:
-    """Return the headers of a message.
+class MessageParts(NamedTuple):
+    """Value and headers of a record, or of a message that was taken from a record."""
+
+    value: bytes
+    headers: Headers
+
+
+def record_of_message(
+    body: bytes, attributes: MessageAttributes | None, *, sender_id: str, trace: str | None
+) -> MessageParts:
+    """Return value and headers of the record of a message.
 
     Args:
+        body: Body in UTF-8.
         attributes: Message attributes that were checked.
         sender_id: `SenderId`; empty to leave it out.
         trace: `AWSTraceHeader`.
     """
     headers: list[tuple[str, bytes]] = []
+    value = body
     if attributes:
+        contents: list[tuple[str, bytes]] = []
         types: _Types = {}
         for name, attribute in attributes.items():
-            kind, text, content = (
-                attribute.data_type,
-                attribute.string_value,
-                attribute.binary_value,
-            )
-            header = ATTRIBUTE_PREFIX + name if name.startswith(_RESERVED) else name
-            headers.append((header, (content or b"") if text is None else text.encode()))
-            if kind is not None and kind != _STRING:
-                types[name] = kind
+            text = attribute.string_value
+            content = (attribute.binary_value or b"") if text is None else text.encode()
+            contents.append((name, content))
+            if attribute.data_type is not None and attribute.data_type != _STRING:
+                types[name] = attribute.data_type
+        if sum(len(content) for _, content in contents) > _HEADERS_BYTES_MAX:
+            lengths = [(name, len(content)) for name, content in contents]
+            headers.append((APPENDED_HEADER, msgspec.json.encode((len(body), lengths))))
+            value = b"".join((body, *(content for _, content in contents)))
+        else:
+            headers += [(_header_of(name), content) for name, content in contents]
         if types:
             headers.append((TYPES_HEADER, msgspec.json.encode(types)))
     if sender_id:
         headers.append((SENDER_HEADER, sender_id.encode()))
     if trace is not None:
         headers.append((TRACE_HEADER, trace.encode()))
-    return headers
+    return MessageParts(value, tuple(headers))
+
+
+def _header_of(name: str) -> str:
+    return ATTRIBUTE_PREFIX + name if name.startswith(_RESERVED) else name
+
+
+def message_of_record(value: bytes, headers: Headers) -> MessageParts:
+    """Return the body of a message, and headers that have all of its attributes."""
+    for header, described in headers:
+        if header == APPENDED_HEADER:
+            try:
+                at, lengths = msgspec.json.decode(described, type=_Appended)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue  # Set by another program.
+            if at + sum(length for _, length in lengths) != len(value) or at < 0:
+                continue
+            body, found = value[:at], list(headers)
+            for name, length in lengths:
+                found.append((_header_of(name), value[at : at + length]))
+                at += length
+            return MessageParts(body, tuple(found))
+    return MessageParts(value, headers)
 
 
 def attributes_in(headers: Headers) -> MessageAttributes:

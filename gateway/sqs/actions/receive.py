@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, final
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.failures import error_of
 from tidelog.gateway.sqs.md5 import md5_of_attributes, md5_of_body
 from tidelog.gateway.sqs.message_checks import VISIBILITY_S_MAX, WAIT_S_MAX, check_id
 from tidelog.gateway.sqs.message_record import (
@@ -21,6 +20,7 @@ from tidelog.gateway.sqs.message_record import (
     body_of,
     header_in,
     message_id_of,
+    message_of_record,
     moved_message_id,
     sequence_number_of,
 )
@@ -77,21 +77,18 @@ async def receive_message(caller: Caller, call: ReceiveMessageCall) -> MessagesR
     name = caller.scope.queue_at(call.queue_url)
     _check(call)
     queue = caller.state.queue(name)
-    try:
-        facts = caller.state.known(name) or await caller.state.facts(name)
-        attempt_id = call.receive_request_attempt_id
-        if attempt_id is not None and not facts.is_fifo:
-            raise invalid_value(attempt_id, "ReceiveRequestAttemptId", _WRONG_TYPE)
-        messages = await queue.receive(
-            1 if call.max_number_of_messages is None else call.max_number_of_messages,
-            visibility_timeout=call.visibility_timeout,
-            wait=call.wait_time_seconds,
-            # As SQS: a FIFO queue at its limit has no messages, but no error either.
-            raise_at_limit=not facts.is_fifo,
-            attempt_id=attempt_id,
-        )
-    except TidelogError as error:
-        raise error_of(error) from error
+    facts = caller.state.known(name) or await caller.state.facts(name)
+    attempt_id = call.receive_request_attempt_id
+    if attempt_id is not None and not facts.is_fifo:
+        raise invalid_value(attempt_id, "ReceiveRequestAttemptId", _WRONG_TYPE)
+    messages = await queue.receive(
+        1 if call.max_number_of_messages is None else call.max_number_of_messages,
+        visibility_timeout=call.visibility_timeout,
+        wait=call.wait_time_seconds,
+        # As SQS: a FIFO queue at its limit has no messages, but no error either.
+        raise_at_limit=not facts.is_fifo,
+        attempt_id=attempt_id,
+    )
     if not messages:
         return MessagesReceived()
     wanted = _wanted(call)
@@ -155,7 +152,7 @@ def _received(
         RecordTooLargeError: It is too large for one reply.
         MessageBodyLostError: The topic has deleted a part of it.
     """
-    value, headers = message.value or b"", message.headers
+    value, headers = message_of_record(message.value or b"", message.headers)
     body, is_encoded = body_of(value)
     origin = message.origin if headers else None
     first_id = None if origin is None else moved_message_id(headers)

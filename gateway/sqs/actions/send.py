@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.failures import error_of, failed_entry
+from tidelog.gateway.sqs.failures import failed_entry
 from tidelog.gateway.sqs.known_queues import QueueFacts
 from tidelog.gateway.sqs.md5 import md5_of_attributes, md5_of_body
 from tidelog.gateway.sqs.message_checks import (
@@ -27,7 +27,7 @@ from tidelog.gateway.sqs.message_checks import (
     size_of,
     too_long,
 )
-from tidelog.gateway.sqs.message_record import headers_of, message_id_of, sequence_number_of
+from tidelog.gateway.sqs.message_record import message_id_of, record_of_message, sequence_number_of
 from tidelog.gateway.sqs.protocol.errors import SqsError, invalid_value, missing_parameter
 from tidelog.gateway.sqs.protocol.replies import BatchSent, MessageSent, SentEntry
 from tidelog.gateway.sqs.protocol.requests import SendEntry, SendMessageBatchCall, SendMessageCall
@@ -64,14 +64,12 @@ async def send_message(caller: Caller, call: SendMessageCall) -> MessageSent:
     """
     name = caller.scope.queue_at(call.queue_url)
     draft = _draft(call)
+    facts = await _fitting(caller.state, name, [draft])
+    message = _outgoing(caller, facts, draft)
     try:
-        facts = await _fitting(caller.state, name, [draft])
-        message = _outgoing(caller, facts, draft)
         (receipt,) = await caller.state.queue(name).send_batch((message,))
     except BatchError as failure:
-        raise error_of(failure.errors[0]) from failure
-    except TidelogError as error:
-        raise error_of(error) from error
+        raise failure.errors[0] from failure
     attributes, system_attributes = call.message_attributes, call.message_system_attributes
     return MessageSent(
         md5_of_body(draft.value),
@@ -99,26 +97,25 @@ async def send_message_batch(caller: Caller, call: SendMessageBatchCall) -> Batc
             drafts[place] = _draft(entry)
         except SqsError as error:
             errors[place] = error
+    facts = await _fitting(caller.state, name, drafts.values())
+    _check_fifo_batch(facts, entries)
+    messages: dict[int, OutgoingMessage] = {}
+    for place, draft in drafts.items():
+        try:
+            messages[place] = _outgoing(caller, facts, draft)
+        except SqsError as error:
+            errors[place] = error
+    places = list(messages)
     receipts: dict[int, Receipt] = {}
     try:
-        queue, facts = caller.state.queue(name), await _fitting(caller.state, name, drafts.values())
-        _check_fifo_batch(facts, entries)
-        messages: dict[int, OutgoingMessage] = {}
-        for place, draft in drafts.items():
-            try:
-                messages[place] = _outgoing(caller, facts, draft)
-            except SqsError as error:
-                errors[place] = error
-        places = list(messages)
-        try:
-            receipts.update(zip(places, await queue.send_batch(messages.values()), strict=True))
-        except BatchError as failure:
-            receipts.update((places[place], each) for place, each in failure.receipts.items())
-            errors.update((places[place], each) for place, each in failure.errors.items())
-    except TidelogError as error:
-        raise error_of(error) from error
+        found = await caller.state.queue(name).send_batch(messages.values())
+        receipts.update(zip(places, found, strict=True))
+    except BatchError as failure:
+        receipts.update((places[index], each) for index, each in failure.receipts.items())
+        errors.update((places[index], each) for index, each in failure.errors.items())
     sent = [
-        _sent_entry(ids[place], drafts[place], facts, receipts[place]) for place in sorted(receipts)
+        _sent_entry(ids[place], drafts[place], facts, receipt=receipts[place])
+        for place in sorted(receipts)
     ]
     failed = [failed_entry(ids[place], errors[place]) for place in sorted(errors)]
     return BatchSent(sent or None, failed or None)
@@ -207,11 +204,13 @@ def _outgoing(caller: Caller, facts: QueueFacts, draft: _Draft) -> OutgoingMessa
         delay = None
     elif deduplication_id is not None:
         raise invalid_value(deduplication_id, "MessageDeduplicationId", _WRONG_TYPE)
-    headers = headers_of(given.message_attributes, sender_id=caller.sender_id, trace=draft.trace)
+    parts = record_of_message(
+        draft.value, given.message_attributes, sender_id=caller.sender_id, trace=draft.trace
+    )
     return OutgoingMessage(
-        draft.value,
+        parts.value,
         key=None if group is None else group.encode(),
-        headers=headers,
+        headers=parts.headers,
         delay=delay,
         deduplication_id=deduplication_id,
     )

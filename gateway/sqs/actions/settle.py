@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.failures import error_of, failed_entry
+from tidelog.gateway.sqs.failures import failed_entry
 from tidelog.gateway.sqs.message_checks import VISIBILITY_S_MAX, checked_batch
 from tidelog.gateway.sqs.protocol.errors import (
     MESSAGE_NOT_INFLIGHT,
@@ -68,7 +68,7 @@ async def delete_message(caller: Caller, call: DeleteMessageCall) -> SqsReply:
         await queue.delete(handle)
     except MessageGoneError:
         return DONE  # A dead letter by now: as SQS, the request succeeds.
-    except TidelogError as error:
+    except _OF_MESSAGES as error:
         raise _delete_error(handle, error) from error
     return DONE
 
@@ -106,7 +106,7 @@ async def change_message_visibility(caller: Caller, call: ChangeMessageVisibilit
     handle, seconds = _checked_change(call)
     try:
         await queue.change_visibility(handle, seconds)
-    except TidelogError as error:
+    except _OF_MESSAGES as error:
         is_fifo = (await caller.state.facts(queue.name)).is_fifo
         raise _change_error(handle, seconds, error, is_fifo=is_fifo) from error
     return DONE
@@ -158,7 +158,8 @@ async def _settled(
     """Settle messages; return the errors by place in the batch.
 
     Raises:
-        SqsError: There is no such queue, or no broker answers.
+        UnknownQueueError: There is no such queue.
+        TidelogError: No broker answers.
     """
     places = list(handles)
     try:
@@ -167,8 +168,6 @@ async def _settled(
         return {places[index]: error for index, error in failure.errors.items()}
     except _OF_MESSAGES as error:
         return {places[0]: error}
-    except TidelogError as error:
-        raise error_of(error) from error
     return {}
 
 
@@ -202,15 +201,15 @@ def _invalid_handle(handle: str) -> SqsError:
     return SqsError(RECEIPT_HANDLE_IS_INVALID, text)
 
 
-def _delete_error(handle: str, error: TidelogError) -> SqsError:
+def _delete_error(handle: str, error: TidelogError) -> TidelogError:
     if isinstance(error, InvalidReceiptError | UnknownPartitionError):
         return _invalid_handle(handle)
     if isinstance(error, ReceiptExpiredError):
         return invalid_value(handle, "ReceiptHandle", _EXPIRED)
-    return error_of(error)
+    return error
 
 
-def _change_error(handle: str, seconds: int, error: TidelogError, *, is_fifo: bool) -> SqsError:
+def _change_error(handle: str, seconds: int, error: TidelogError, *, is_fifo: bool) -> TidelogError:
     if isinstance(error, InvalidReceiptError | UnknownPartitionError):
         return _invalid_handle(handle)
     if isinstance(error, ReceiptExpiredError) and not is_fifo:
@@ -219,4 +218,4 @@ def _change_error(handle: str, seconds: int, error: TidelogError, *, is_fifo: bo
         return invalid_value(handle, "ReceiptHandle", _UNAVAILABLE)
     if isinstance(error, InvalidRequestError):
         return invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)
-    return error_of(error)
+    return error

@@ -8,9 +8,10 @@ from tidelog.gateway.sqs.message_record import (
     attributes_in,
     body_of,
     header_in,
-    headers_of,
     message_id_of,
+    message_of_record,
     moved_message_id,
+    record_of_message,
     sequence_number_of,
 )
 from tidelog.gateway.sqs.protocol.requests import MessageAttribute
@@ -28,11 +29,31 @@ def test_attributes_survive() -> None:
         "sqs.sender": MessageAttribute("String", string_value="not me"),
         "tidelog.deliver_at_ms": MessageAttribute("Number", string_value="1"),
     }
-    headers = tuple(headers_of(attributes, sender_id="AIDA", trace="Root=1"))
+    value, headers = record_of_message(b"body", attributes, sender_id="AIDA", trace="Root=1")
+    assert value == b"body"
     assert attributes_in(headers) == attributes
     assert (header_in(headers, "sqs.sender"), header_in(headers, "sqs.trace")) == ("AIDA", "Root=1")
     assert dict(headers)["number"] == b"1.50"
     assert "tidelog.deliver_at_ms" not in dict(headers)
+
+
+def test_long_attributes_are_behind_the_body() -> None:
+    attributes = {
+        "long": MessageAttribute("Binary", binary_value=b"\x01" * 100_000),
+        "tidelog.short": MessageAttribute("Number", string_value="1"),
+    }
+    record = record_of_message(b"body", attributes, sender_id="", trace=None)
+    assert record.value == b"body" + b"\x01" * 100_000 + b"1"
+    assert sum(len(content) for _, content in record.headers) < 200
+    message = message_of_record(record.value, record.headers)
+    assert message.value == b"body"
+    assert attributes_in(message.headers) == attributes
+
+
+@pytest.mark.parametrize("described", [b"no json", b"[3,[]]", b'[-1,[["a",5]]]'])
+def test_descriptions_by_other_programs_mean_nothing(described: bytes) -> None:
+    headers = (("sqs.appended", described),)
+    assert message_of_record(b"body", headers) == (b"body", headers)
 
 
 def test_headers_of_native_producers_are_attributes() -> None:

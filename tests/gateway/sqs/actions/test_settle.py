@@ -16,6 +16,7 @@ from tidelog.gateway.sqs.actions.settle import (
     delete_message_batch,
 )
 from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.failures import error_of
 from tidelog.gateway.sqs.protocol.errors import SqsError
 from tidelog.gateway.sqs.protocol.replies import ReceivedMessage
 from tidelog.gateway.sqs.protocol.requests import (
@@ -30,6 +31,7 @@ from tidelog.gateway.sqs.protocol.requests import (
     SendMessageBatchCall,
     SendMessageCall,
 )
+from tidelog.wire.errors import TidelogError
 
 URL = f"{BASE_URL}/000000000000/orders"
 FIFO_URL = f"{URL}.fifo"
@@ -214,6 +216,8 @@ async def test_a_queue_that_does_not_exist(tmp_path: Path) -> None:
             ),
         ]
         for call in calls:
-            with pytest.raises(SqsError, match="The specified queue does not exist") as caught:
+            with pytest.raises(TidelogError) as caught:
                 await call()
-            assert caught.value.shape.json_name == "QueueDoesNotExist"
+            error = error_of(caught.value)
+            assert error.message == "The specified queue does not exist."
+            assert error.shape.json_name == "QueueDoesNotExist"
