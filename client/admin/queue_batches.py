@@ -66,6 +66,8 @@ class NewQueue:
     """Free names and values, together at most 65,536 bytes in UTF-8."""
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Settings of the queue, such as `{"visibility_timeout": 30}` (seconds)."""
+    new_topic: bool = False
+    """Whether the topic must be created with the queue: one that exists is an error."""
 
 
 @final
@@ -128,7 +130,7 @@ class _Part:
         topics = await self._topics()
         requests: dict[int, CreateQueueRequest] = {}
         for place, queue in list(self._wanted.items()):
-            topic = topics[queue.topic]
+            topic = None if queue.has_new_topic else topics[queue.topic]
             try:
                 if isinstance(topic, BrokerError):
                     raise topic
@@ -202,7 +204,8 @@ class _Part:
         if error.is_retriable:
             return error
         # A topic that was created or deleted meanwhile is looked up again.
-        has_changed = isinstance(error, TopicExistsError) or (
+        has_new_topic = self._wanted[place].has_new_topic
+        has_changed = (isinstance(error, TopicExistsError) and not has_new_topic) or (
             isinstance(error, UnknownTopicError) and request.topic_id is not None
         )
         if not has_changed:
@@ -235,6 +238,7 @@ def _to_create(queue: NewQueue) -> QueueToCreate:
         queue.partitions,
         as_text(queue.topic_config),
         queue.labels,
+        queue.new_topic,
     )
 
 

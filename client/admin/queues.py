@@ -68,10 +68,14 @@ class QueueToCreate:
     partition_count: int | None = None
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    has_new_topic: bool = False
+    """Whether a topic that exists is an error."""
 
 
 async def create_queue(cluster: ClusterClient, queue: QueueToCreate) -> CreateQueueReply:
     """See `Admin.create_queue`."""
+    if queue.has_new_topic:
+        return await _create_on(cluster, queue, None)
     for _ in range(_ATTEMPTS - 1):
         topic = await _topic(cluster, queue.topic)
         try:

@@ -239,9 +239,7 @@ def retained_for_queue(
 def _check_topic(command: CreateQueue, topic: Topic) -> None:
     """Check that a topic is the one in which start offsets were looked up."""
     if command.topic_id is None:
-        raise TopicExistsError(
-            f"topic {topic.name!r} was created meanwhile; give start offsets in it"
-        )
+        raise TopicExistsError(f"topic {topic.name!r} exists; give its id and start offsets in it")
     if command.topic_id != topic.topic_id:
         raise UnknownTopicError(
             f"there is no topic {topic.name!r} with the id {command.topic_id.hex()}; another"

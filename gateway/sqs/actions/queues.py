@@ -6,10 +6,11 @@ Shell: they ask brokers.
 import base64
 import binascii
 from bisect import insort
-from typing import Any, Final
+from typing import Final
 
 import trio
 
+from tidelog.client.admin.queue_batches import NewQueue
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.gateway.sqs.actions.described import described, find
 from tidelog.gateway.sqs.actions.queue_tags import check_tags
@@ -54,6 +55,7 @@ from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidRequestError,
     QueueExistsError,
+    TopicExistsError,
     UnknownQueueError,
 )
 
@@ -120,25 +122,30 @@ async def _create(
     """Create a queue; return one that another request has created meanwhile."""
     queue, admin = caller.scope.queue_named(name), caller.client.admin
     await check_redrive(caller, queue, change, is_fifo=is_fifo)
-    settings: dict[str, Any] = dict(change.settings)
+    settings = change.settings
     if not is_fifo:
         settings["fair_delivery"] = "on"
     elif change.scope is not None:
         settings["deduplication_scope"] = "group" if change.scope == "messageGroup" else "queue"
-    has_topic = queue in await admin.list_topics(queue, limit=1)
-    if not has_topic:
-        change.labels[OWNS_TOPIC] = "true"
-        if not is_fifo or change.labels.get(THROUGHPUT_LIMIT) == "perMessageGroupId":
-            settings["partitions"] = caller.settings.partitions
-    try:
-        # What a topic has already was never sent to this queue.
-        await admin.create_queue(
-            queue, fifo=is_fifo, start="latest", labels=change.labels, **settings
+    labels = {**change.labels, OWNS_TOPIC: "true"}
+    may_scale = not is_fifo or labels.get(THROUGHPUT_LIMIT) == "perMessageGroupId"
+    partitions = caller.settings.partitions if may_scale else 1
+    wanted = NewQueue(
+        queue, None, partitions, fifo=is_fifo, labels=labels, settings=settings, new_topic=True
+    )
+    (created,) = await admin.create_queues([wanted])
+    if isinstance(created.error, TopicExistsError):
+        # What the topic has already was never sent to this queue.
+        wanted = NewQueue(
+            queue, start="latest", fifo=is_fifo, labels=change.labels, settings=settings
         )
-    except QueueExistsError:
+        (created,) = await admin.create_queues([wanted])
+    if isinstance(created.error, QueueExistsError):
         return await described(caller, queue)
-    except InvalidConfigError as error:
-        raise SqsError(INVALID_PARAMETER_VALUE, str(error)) from error
+    if isinstance(created.error, InvalidConfigError):
+        raise SqsError(INVALID_PARAMETER_VALUE, str(created.error)) from created.error
+    if created.error is not None:
+        raise created.error
     caller.state.change(queue)
     return None
 

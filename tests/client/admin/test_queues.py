@@ -19,6 +19,7 @@ from tidelog.wire.errors import (
     InvalidRequestError,
     InvalidTopicError,
     QueueExistsError,
+    TopicExistsError,
     UnknownQueueError,
     UnknownTopicError,
     UnsupportedVersionError,
@@ -83,6 +84,8 @@ async def test_many_queues_are_created_and_each_has_a_result(
                 NewQueue("lost", topic="nowhere"),
                 NewQueue("plain", fifo=True),
                 NewQueue("kept", topic_config={"retention_ms": "1h"}, settings={"owner": "ops"}),
+                NewQueue("fresh", new_topic=True),
+                NewQueue("events", new_topic=True),
             ]
         )
 
@@ -96,6 +99,8 @@ async def test_many_queues_are_created_and_each_has_a_result(
             ("lost", UnknownTopicError),
             ("plain", QueueExistsError),
             ("kept", type(None)),
+            ("fresh", type(None)),
+            ("events", TopicExistsError),
         ]
         fifo, tail = await admin.describe_queues(["fifo", "tail"])
         assert (fifo.is_fifo, len(fifo.partitions)) == (True, 3)
@@ -104,9 +109,9 @@ async def test_many_queues_are_created_and_each_has_a_result(
         assert tail.labels == {"team": "billing"}
         assert (await admin.describe_topics(["kept"]))[0].config["retention_ms"] == "1h"
 
-        again = await admin.create_queues(["plain", "dead"])
+        again = await admin.create_queues(["plain", "dead", NewQueue("fresh", new_topic=True)])
 
-        assert [type(each.error) for each in again] == [type(None), QueueExistsError]
+        assert [type(each.error) for each in again] == [type(None), QueueExistsError, type(None)]
 
 
 def _version_of_an_earlier_broker(_: RpcConnection, method: Api[Any, Any]) -> int:
