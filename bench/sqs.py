@@ -31,6 +31,9 @@ _FRONT: Final = "front and broker"
 _NATIVE: Final = "native client"
 _ELASTICMQ: Final = "ElasticMQ"
 _UNSTORED: Final = "ElasticMQ without storage"
+_SIGNED: Final = "front with signatures, and broker"
+_TIDELOG: Final = (sys.executable, "-m", "tidelog")
+_ENVIRONMENT: Final = {"PYTHONPATH": str(ROOT)}
 _PEERS: Final = ROOT / "build" / "peers"
 _CONNECTIONS: Final = 64
 _BATCHES: Final = (1, 10)
@@ -89,6 +92,8 @@ class _System:
     """The load generator."""
     create: Callable[[tuple[str, int], str], None] = _create
     delete: Callable[[tuple[str, int], str], None] = _delete
+    access_key: tuple[str, str] | None = None
+    """Id and secret of the key that signs requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +102,28 @@ class _Measured:
 
     rate: float
     server_us: Sequence[float]
-    """Of each process."""
+    """Of each process, the broker first."""
     load_us: float
     result: SqsResult
+
+    @property
+    def front_us(self) -> float:
+        """Of the fronts, of which one works."""
+        return sum(self.server_us[1:])
 
 
 @contextmanager
 def front_and_broker(directory: Path) -> Generator[Servers]:
     """Start a broker and a front, as users start them; the address is that of the front."""
     broker_port, front_port = free_ports(2)
-    environment = {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tidelog"]
     broker = ["serve", "--listen", f"127.0.0.1:{broker_port}", "--log-format", "json"]
     broker += ["--data-dir", str(directory / "data")]
     front = ["sqs", "--broker", f"127.0.0.1:{broker_port}", "--no-auth"]
     front += ["--listen", f"127.0.0.1:{front_port}"]
     with start_servers(
-        directory, [Command([*command, *broker], environment)], [broker_port]
+        directory, [Command([*_TIDELOG, *broker], _ENVIRONMENT)], [broker_port]
     ) as servers:
-        servers.start([*command, *front], environment=environment)
+        servers.start([*_TIDELOG, *front], environment=_ENVIRONMENT)
         servers.wait_ports([broker_port, front_port])
         yield servers
 
@@ -141,7 +149,7 @@ def _load(order: SqsOrder, module: str) -> Generator[subprocess.Popen[str]]:
 
 def _run(system: _System, order: SqsOrder) -> _Measured:
     """Run one load on existing queues."""
-    order = replace(order, address=system.address)
+    order = replace(order, address=system.address, access_key=system.access_key)
     with _load(order, system.module) as process:
         before = system.servers.cpu_seconds_each
         text, _ = process.communicate("begin\n")
@@ -170,8 +178,8 @@ def _interleaved(
     found: dict[str, list[_Measured]] = {system.name: [] for system in systems}
     rates = dict.fromkeys(found, order.rate or _FIRST / seconds)
     for number in range(repetitions + _WARM_UPS):
-        for system in systems:
-            queue = f"{what}-{number}"
+        for place, system in enumerate(systems):
+            queue = f"{what}-{number}-{place}"
             system.create(system.address, queue)
             count = max(_FIRST, int(rates[system.name] * seconds))
             measured = _run(system, replace(order, queues=[queue], count=count))
@@ -203,6 +211,31 @@ def _idle_percent(system: _System, queue_count: int, cycles: int) -> tuple[list[
     return [
         (now - earlier) / seconds * 100 for now, earlier in zip(used, before, strict=True)
     ], resident
+
+
+def _signed(system: _System) -> _System:
+    """Start a front that checks signatures, over the broker of another one."""
+    servers = system.servers
+    broker = servers.addresses.split(",")[0]
+    (port,) = free_ports(1)
+    servers.start(
+        [*_TIDELOG, "sqs", "--broker", broker, "--listen", f"127.0.0.1:{port}"],
+        environment=_ENVIRONMENT,
+    )
+    servers.wait_ports([port])
+    key = trio.run(_access_key, broker)
+    # Queues are created without signatures.
+    create, delete = (lambda _, name, do=do: do(system.address, name) for do in (_create, _delete))
+    return _System(
+        _SIGNED, servers, ("127.0.0.1", port), create=create, delete=delete, access_key=key
+    )
+
+
+async def _access_key(broker: str) -> tuple[str, str]:
+    async with tidelog.connect(broker) as client:
+        await client.security.create_user("bench")
+        key = await client.security.create_access_key("bench")
+    return key.access_key_id, key.secret
 
 
 @contextmanager
@@ -256,7 +289,8 @@ def run(settings: Settings) -> list[Row]:
             )
             rows += _latency_rows(f"{what}, {slowest / 2:,.0f} messages/s", found)
         rows += _memory_rows(systems)
-        rows += _send_rows(systems[:2], repetitions, seconds)
+        signed = _signed(systems[0])
+        rows += _send_rows([*systems[:2], signed], repetitions, seconds)
     for queue_count in (1, 100):
         with front_and_broker(settings.directory / f"idle-{queue_count}") as servers:
             front = _System(_FRONT, servers, _host_and_port(servers.addresses.split(",")[1]))
@@ -336,10 +370,12 @@ def _send_rows(systems: Sequence[_System], repetitions: int, seconds: float) -> 
         Row(f"{what}: {name}, CPU of the server for a call", _cpu_text(name, side))
         for name, side in found.items()
     ]
-    a_core = Spread.of(1e6 / each.server_us[1] for each in found[_FRONT])
-    goal = f">= {_SENDS_GOAL:,}"
-    title = f"{what}: calls/s that one core of the front carries, by its CPU"
-    return [*rows, Row(title, a_core.text(), goal, a_core.median >= _SENDS_GOAL)]
+    for name in (_FRONT, _SIGNED):
+        a_core = Spread.of(1e6 / each.front_us for each in found[name])
+        title = f"{what}: {name}, calls/s that one core of the front carries, by its CPU"
+        goal = f">= {_SENDS_GOAL:,}"
+        rows.append(Row(title, a_core.text(), goal, a_core.median >= _SENDS_GOAL))
+    return rows
 
 
 def _idle_rows(queue_count: int, percents: Sequence[float], resident: int) -> list[Row]:
@@ -363,9 +399,9 @@ def _load_of(name: str) -> str:
 
 def _cpu_text(name: str, side: Sequence[_Measured]) -> str:
     total = _us([sum(each.server_us) for each in side])
-    if name != _FRONT:
+    if name not in (_FRONT, _SIGNED):
         return total
-    broker, front = (_us([each.server_us[place] for each in side]) for place in (0, 1))
+    broker, front = _us([each.server_us[0] for each in side]), _us([each.front_us for each in side])
     return f"{total}: broker {broker}, front {front}"
 
 
