@@ -5,6 +5,7 @@ Pure: no clock, no I/O.
 
 from typing import Final
 
+from tidelog.client.errors import ClosedError
 from tidelog.gateway.sqs.message_checks import too_long
 from tidelog.gateway.sqs.protocol.errors import (
     ACCESS_DENIED,
@@ -40,7 +41,8 @@ _SHAPES: Final[tuple[tuple[tuple[type[Exception], ...], ErrorShape], ...]] = (
     ((OverLimitError,), OVER_LIMIT),
     ((OverloadedError, ThrottledError, QuotaExceededError), REQUEST_THROTTLED),
     # The next request asks again about the access key, and gets the error of its signature.
-    ((AuthenticationFailedError,), SERVICE_UNAVAILABLE),
+    # The client of a user is closed when its access key is removed, and when the front ends.
+    ((AuthenticationFailedError, ClosedError), SERVICE_UNAVAILABLE),
     ((RetriableError, ConnectionLostError, DeliveryTimeoutError), SERVICE_UNAVAILABLE),
     ((InvalidRequestError,), INVALID_PARAMETER_VALUE),
 )

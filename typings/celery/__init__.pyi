@@ -9,7 +9,6 @@ _Result = TypeVar("_Result")
 
 class Request:
     retries: int
-    delivery_info: dict[str, Any]
 
 class AsyncResult(Generic[_Result]):
     def get(self, timeout: float | None = ...) -> _Result: ...

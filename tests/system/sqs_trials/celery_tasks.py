@@ -12,6 +12,8 @@ from time import time  # noqa: TID251  (other processes compare it)
 from typing import Final
 
 from celery import Celery, Task, chord
+from celery.signals import task_received
+from celery.worker.request import Request
 
 VISIBILITY_S: Final = 10
 FOLDER: Final = Path(os.environ["TRIAL_FOLDER"])
@@ -38,24 +40,28 @@ app.conf.update(
 )
 
 
-def _note(task: "Task[..., int]", number: int) -> None:
+def _note(**line: object) -> None:
     """Append a line; one write to a file that is open for appending is whole."""
-    message = task.request.delivery_info["sqs_message"]
-    line = {
-        "number": number,
-        "message": message["MessageId"],
-        "received": int(message["Attributes"]["ApproximateReceiveCount"]),
-        "first": int(message["Attributes"]["ApproximateFirstReceiveTimestamp"]) / 1000,
-        "at": time(),
-    }
     with LEDGER.open("ab", buffering=0) as file:
-        file.write(json.dumps(line).encode() + b"\n")
+        file.write(json.dumps({**line, "at": time()}).encode() + b"\n")
 
 
-@app.task(bind=True)
-def work(self: "Task[..., int]", number: int) -> int:
+@task_received.connect
+def note_delivery(request: Request, **_more: object) -> None:
+    """Note a message that a worker has received; its tasks do not see it."""
+    message = request.message.delivery_info["sqs_message"]
+    attributes = message["Attributes"]
+    _note(
+        message=message["MessageId"],
+        count=int(attributes["ApproximateReceiveCount"]),
+        first=int(attributes["ApproximateFirstReceiveTimestamp"]) / 1000,
+    )
+
+
+@app.task
+def work(number: int) -> int:
     """Note a number."""
-    _note(self, number)
+    _note(number=number)
     return number
 
 
@@ -64,7 +70,7 @@ def work_later(self: "Task[..., int]", number: int) -> int:
     """Note a number at the second attempt."""
     if self.request.retries == 0:
         raise ConnectionError("the first attempt fails")
-    _note(self, number)
+    _note(number=number)
     return number
 
 
