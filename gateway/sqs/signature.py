@@ -31,6 +31,9 @@ CLOCK_WINDOW_S: Final = 15 * 60
 """Seconds that the clock of a client may differ from that of the front."""
 _EXPIRES_MAX_S: Final = 7 * 24 * 3600
 """Seconds that a presigned URL is valid, at most."""
+_PRESIGNED: Final = (
+    *("X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature"),
+)
 _STAMP: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z")
 _FIELD: Final = re.compile(r"(\w+)=([^,]*)")
 _REGION: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -177,7 +180,7 @@ def _query_parts(query: bytes) -> _Parts:
         raise SqsError(INCOMPLETE_SIGNATURE, text)
     missing = [
         f"AWS query-string parameters must include '{name}'."
-        for name in ("X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders")
+        for name in _PRESIGNED
         if not given.get(name)
     ]
     expires = given.get("X-Amz-Expires", "")

@@ -172,6 +172,19 @@ def test_a_presigned_url_expires() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature"],
+)
+def test_a_presigned_url_without_a_parameter_is_refused(name: str) -> None:
+    request = presigned(URL + "0/q?Action=ReceiveMessage")
+    renamed = request.target.replace(f"&{name}=".encode(), f"&Old{name}=".encode())
+    assert renamed != request.target
+    code, text = _refusal(request._replace(target=renamed), now_s=signed_at(request))
+    assert code == "IncompleteSignature"
+    assert f"must include '{name}'" in text
+
+
 def test_a_presigned_url_that_changed_is_refused() -> None:
     request = presigned(URL + "0/q?Action=ReceiveMessage")
     changed = request.target.replace(b"ReceiveMessage", b"PurgeQueue")
