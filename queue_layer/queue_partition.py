@@ -315,7 +315,7 @@ class QueuePartition:
         now_ms = self.state.advance(now_ms)
         to_move = self.state.counts().visible
         entries = redrive.start(self.state, command, to_move)
-        same = None if entries else self.state.redrive
+        same = redrive.redrive_of(self.state, command)
         return Outcome(now_ms, entries, to_move if same is None else same.to_move)
 
     def redrive_candidates(self, max_messages: int) -> tuple[list[Run], int]:

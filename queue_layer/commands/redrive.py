@@ -46,20 +46,14 @@ class RedriveCommand:
 
 
 def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
-    """Return the entries of a new redrive; none if the last one is that of the command.
-
-    With an id that is the redrive of this id, also after its end; without one an equal redrive that
-    is running.
+    """Return the entries of a new redrive; none if there is a redrive of this command.
 
     Raises:
         InvalidRequestError: A different redrive is running.
     """
-    if command.redrive_id and state.redrive and state.redrive.redrive_id == command.redrive_id:
+    if redrive_of(state, command) is not None:
         return []
-    redrive = running(state)
-    if redrive is not None:
-        if not command.redrive_id and _fields(redrive) == _fields(command):
-            return []
+    if running(state) is not None:
         raise InvalidRequestError("another redrive of this queue is running; cancel it or wait")
     return [
         RedriveStarted(
@@ -73,6 +67,19 @@ def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyE
             command.only_sources,
         )
     ]
+
+
+def redrive_of(state: QueueState, command: RedriveCommand) -> Redrive | None:
+    """Return the redrive that a command has started before, if it is remembered.
+
+    With an id that is the redrive of this id, also after its end; without one an equal redrive that
+    is running.
+    """
+    if command.redrive_id:
+        return state.redrives.with_id(command.redrive_id)
+    redrive = running(state)
+    is_same = redrive is not None and _fields(redrive) == _fields(command)
+    return redrive if is_same else None
 
 
 def _fields(redrive: Redrive | RedriveCommand) -> tuple[object, ...]:

@@ -126,6 +126,11 @@ class Redrives:
         """The redrives before `latest`, in the order of their starts."""
         return self._kept[:-1]
 
+    def with_id(self, redrive_id: bytes) -> Redrive | None:
+        """Return the redrive with an id, if it is remembered; `None` for the empty id."""
+        found = (each for each in self._kept if redrive_id and each.redrive_id == redrive_id)
+        return next(found, None)
+
     def start(self, redrive: Redrive) -> None:
         """Remember a new redrive as the latest, and forget the oldest one of too many."""
         self._kept = [*self._kept, redrive][-REDRIVES_KEPT:]

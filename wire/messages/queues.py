@@ -360,9 +360,9 @@ class RedriveRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whether to cancel the running redrive."""
     redrive_id: bytes = b""
     """Up to 64 bytes that the client chose. A start fails while a redrive with another id runs, and
-    changes nothing if the last redrive has this id; a cancellation ends the redrive with this id
-    only. Empty: a start is equal to the running redrive if its fields are, and a cancellation ends
-    any."""
+    changes nothing if one of the last ten redrives has this id; a cancellation ends the redrive
+    with this id only. Empty: a start is equal to the running redrive if its fields are, and a
+    cancellation ends any."""
     note: str = ""
     """Text for reports, up to 1,024 characters."""
     only_sources: bool = False

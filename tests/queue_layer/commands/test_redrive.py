@@ -193,7 +193,7 @@ def start_as(driver: Driver, redrive_id: bytes, note: str = "") -> int:
     return driver.do(driver.queue.start_redrive(command, now_ms=driver.now_ms))
 
 
-def test_a_start_with_the_id_of_the_last_redrive_starts_nothing() -> None:
+def test_a_start_with_the_id_of_a_redrive_starts_nothing() -> None:
     """A client whose answer was lost repeats its call, also after the redrive has ended."""
     driver = Driver(records=4)
 
@@ -202,7 +202,8 @@ def test_a_start_with_the_id_of_the_last_redrive_starts_nothing() -> None:
     start_as(driver, b"one")
 
     assert status(driver) == (RedriveStatus.COMPLETED, 2, 4)
-    start_as(driver, b"two")
+    assert start_as(driver, b"two") == 2
+    assert start_as(driver, b"one") == 4
     assert status(driver) == (RedriveStatus.RUNNING, 0, 2)
 
 

@@ -4,7 +4,10 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace as replace_field
 
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions.log_reader import SliceReader
@@ -24,9 +27,12 @@ from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.worker import QueueWorker
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.segments.segment_list import SegmentList
+from tidelog.queue_layer.commands import redrive
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import DuplicateSequenceError, MessageGoneError
-from tidelog.wire.messages.queue_journal import JournalFrame, Target
+from tidelog.wire.messages.queue_journal import AnyEntry, JournalFrame, RedriveStarted, Target
 from tidelog.wire.messages.queues import SettleAction
 
 
@@ -52,6 +58,19 @@ def _duplicate_is_there(
 
 
 _retry_or_fail = PartitionBatches.retry_or_fail
+
+
+def _start_without_id(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
+    entries = _start(state, replace(command, redrive_id=b""), to_move)
+    return [
+        replace_field(each, redrive_id=command.redrive_id)
+        if isinstance(each, RedriveStarted)
+        else each
+        for each in entries
+    ]
+
+
+_start = redrive.start
 
 
 def _as_known(self: SegmentList, known_ms: Sequence[int], end_ms: int) -> list[int]:
@@ -186,6 +205,11 @@ MUTATIONS: Final = (
         "redrive-left-alone",
         "a redrive is committed, but no broker executes it",
         (RedriveJob, "start_if_running", _never_look),
+    ),
+    Mutation(
+        "redrive-id-forgotten",
+        "a repeated start of a redrive that has ended begins another one",
+        (redrive, "start", _start_without_id),
     ),
     Mutation(
         "loaded-as-far-as-committed",

@@ -24,7 +24,9 @@ from tidelog.wire.messages.queue_journal import (
     Purged,
     Received,
     ReceiveRepeated,
+    RedriveEnded,
     Redriven,
+    RedriveStarted,
     Released,
     Returned,
     Seeked,
@@ -87,6 +89,8 @@ class JournalModel:
         self.moved_count = 0
         self._chains: dict[Target, _Chain] = {}
         self._attempts: dict[bytes, list[int]] = {}
+        self._redrive_ids: set[bytes] = set()
+        self._has_redrive = False
         self._time_ms = 0
         self._at = 0.0
         self._low_water_mark = 0
@@ -165,6 +169,8 @@ class JournalModel:
                 self._die(entry.runs, entry.target, entry)
             case Moved() | MoveFailed():
                 self._move(entry)
+            case RedriveStarted() | RedriveEnded():
+                self._redrive(entry)
             case TargetChanged():
                 source = self._chain(entry.source)
                 if entry.source != entry.target:
@@ -195,6 +201,16 @@ class JournalModel:
             self.first_received_ms.setdefault(offset, self._time_ms)
         if entry.attempt_id is not None:
             self._attempts[entry.attempt_id] = _offsets(entry.runs)
+
+    def _redrive(self, entry: RedriveStarted | RedriveEnded) -> None:
+        if isinstance(entry, RedriveEnded):
+            self._has_redrive = False
+            return
+        if self._has_redrive or entry.redrive_id in self._redrive_ids:
+            self._fail("JournalIsKept", f"a redrive runs, or has run, before {entry}")
+        self._has_redrive = True
+        if entry.redrive_id:
+            self._redrive_ids.add(entry.redrive_id)
 
     def _die(self, runs: list[Run], target: Target, entry: AnyEntry) -> None:
         for offset in self._existing(runs, entry):

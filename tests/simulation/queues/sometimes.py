@@ -23,6 +23,7 @@ PROBES: Final = {
     "handled": "a worker of the library settled a message",
     "handler failed": "a handler failed, and the worker's on_error was called",
     "dead letters redriven": "a redrive began",
+    "dead letters redriven by id": "a redrive with an id began",
     "queue came and went": "a queue was created and deleted",
     "large message sent": "a large message was sent in chunks",
     "queue purged": "messages of a queue were purged",

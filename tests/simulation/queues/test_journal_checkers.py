@@ -33,12 +33,15 @@ from tidelog.wire.messages.queue_journal import (
     MoveFailed,
     Purged,
     Received,
+    RedriveEnded,
+    RedriveStarted,
     Released,
     Returned,
     Seeked,
     encode,
 )
 from tidelog.wire.messages.queues import SettleAction
+from tidelog.wire.messages.redrives import RedriveStatus
 
 TARGET = (b"dead", 0)
 PLACE = (b"queue", 0)
@@ -113,6 +116,7 @@ def test_purged_trimmed_or_sought_messages_are_gone() -> None:
     assert (model.open, model.cursor) == ({}, 1)
 
 
+ENDED = RedriveEnded(RedriveStatus.COMPLETED)
 WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
     "delivered while in flight": (
         "OneHolder",
@@ -154,6 +158,14 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
     "extended with another lease": (
         "OneHolder",
         [(1, received(1, 0)), (101, received(2, 0, until=200)), (102, Extended(1, [(0, 1)], 300))],
+    ),
+    "redriven beside another redrive": (
+        "JournalIsKept",
+        [(1, RedriveStarted(9, 3)), (2, RedriveStarted(9, 3))],
+    ),
+    "redriven again under one id": (
+        "JournalIsKept",
+        [(at, entry) for at in (1, 2) for entry in (RedriveStarted(9, 3, redrive_id=b"x"), ENDED)],
     ),
     "time runs back": ("JournalIsKept", [(5, received(1, 0)), (4, received(2, 1))]),
 }
