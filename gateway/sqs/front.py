@@ -5,6 +5,8 @@ Shell: it runs actions, in the task of their connection.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
 from random import Random
 from typing import Final, final
 
@@ -18,6 +20,7 @@ from tidelog.gateway.sqs.http.front_connection import HttpExchange
 from tidelog.gateway.sqs.http.messages import HttpRequest, HttpResponse
 from tidelog.gateway.sqs.metrics import NO_ACTION, FrontMetrics
 from tidelog.gateway.sqs.protocol.choice import codec_of
+from tidelog.gateway.sqs.protocol.codec import SqsCodec
 from tidelog.gateway.sqs.protocol.errors import INTERNAL
 from tidelog.gateway.sqs.protocol.replies import MessagesReceived, SqsReply
 from tidelog.gateway.sqs.protocol.requests import (
@@ -32,6 +35,9 @@ _log = logging.getLogger("tidelog.gateway")
 Pages = Callable[[bytes], Awaitable[HttpResponse | None]]
 """Returns the page of a target, `None` if it is none."""
 
+_RECEIVE: Final = "ReceiveMessage"
+_RELEASE_S: Final = 5.0
+"""Maximum time to make messages visible again after a hang-up, in seconds."""
 _NO_MESSAGES: Final = MessagesReceived()
 
 
@@ -61,7 +67,10 @@ class Front:
         self._metrics = metrics
         self._pages = pages
         self._clock = clock
-        self._ids = Random(random.getrandbits(128))  # noqa: S311  (ids of requests are no secrets)
+        digits = f"{random.getrandbits(80):020x}"
+        self._id_prefix = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:]}-"
+        """Part of the ids of requests that tells fronts apart."""
+        self._id_numbers = count()
 
     async def answer(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
         """Return the response to a request; `None` if the client has hung up and needs none."""
@@ -79,6 +88,7 @@ class Front:
             if trace is not None:
                 call = traced(call, trace)
             if isinstance(call, ReceiveMessageCall):
+                exchange.on_stop = partial(self._nothing, codec, request_id, began_at=began_at)
                 reply = await self._receive(caller, call, exchange)
                 if reply is None:
                     return None
@@ -97,31 +107,31 @@ class Front:
     async def _receive(
         self, caller: Caller, call: ReceiveMessageCall, exchange: HttpExchange
     ) -> SqsReply | None:
-        """Receive messages; `None` if the client has hung up, and then nothing stays leased.
-
-        If the front stops while the receive waits, there are no messages.
-        """
-        reply: SqsReply | None = None
+        """Receive messages; `None` if the client has hung up, and then nothing stays leased."""
         metrics = self._metrics
         metrics.waiting_count += 1
+        reply: SqsReply | None = None
         try:
-            with trio.CancelScope() as exchange.waiting:
-                if not exchange.has_hung_up:
-                    reply = await ACTIONS["ReceiveMessage"](caller, call)
+            if not exchange.has_hung_up:
+                reply = await ACTIONS[_RECEIVE](caller, call)
         finally:
-            exchange.waiting = None
+            exchange.on_stop = None
             metrics.waiting_count -= 1
+            metrics.abandoned_count += exchange.has_hung_up
         if not exchange.has_hung_up:
-            return _NO_MESSAGES if reply is None else reply
-        metrics.abandoned_count += 1
+            return reply
         if isinstance(reply, MessagesReceived) and reply.messages:
             await _release(caller, call, reply)
         return None
 
+    def _nothing(self, codec: SqsCodec, request_id: str, *, began_at: float) -> HttpResponse:
+        """Return the response to a receive that still waits when the front stops."""
+        self._metrics.note(_RECEIVE, "", self._clock() - began_at)
+        return codec.encode_reply(_RECEIVE, _NO_MESSAGES, request_id)
+
     def _new_id(self) -> str:
         """Return a new id of a request, in the form of a UUID."""
-        digits = f"{self._ids.getrandbits(128):032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return f"{self._id_prefix}{next(self._id_numbers):012x}"
 
 
 async def _release(caller: Caller, call: ReceiveMessageCall, received: MessagesReceived) -> None:
@@ -131,8 +141,9 @@ async def _release(caller: Caller, call: ReceiveMessageCall, received: MessagesR
         for index, each in enumerate(received.messages or ())
     ]
     try:
-        await ACTIONS["ChangeMessageVisibilityBatch"](
-            caller, ChangeMessageVisibilityBatchCall(call.queue_url, entries)
-        )
+        with trio.move_on_after(_RELEASE_S, shield=True):
+            await ACTIONS["ChangeMessageVisibilityBatch"](
+                caller, ChangeMessageVisibilityBatchCall(call.queue_url, entries)
+            )
     except Exception as failure:  # noqa: BLE001  (no client waits; the visibility timeout ends them)
         _log.info("messages of a client that hung up stay leased: %s", failure)

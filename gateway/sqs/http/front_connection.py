@@ -48,8 +48,9 @@ class Phase(Enum):
 class HttpExchange(Protocol):
     """What the answer to a request may know of its connection."""
 
-    waiting: trio.CancelScope | None
-    """Scope of an answer that ends if the client hangs up, or the front stops."""
+    on_stop: Callable[[], HttpResponse] | None
+    """Set while the answer waits: returns the response if the front stops. If the client hangs up,
+    or the front stops, the wait is cancelled."""
 
     @property
     def has_hung_up(self) -> bool:
@@ -90,13 +91,14 @@ class FrontConnection:
         "_lent_bytes",
         "_parser",
         "_reader",
+        "_scope",
         "_services",
         "_stream",
         "has_hung_up",
+        "on_stop",
         "phase",
         "received_bytes",
         "since",
-        "waiting",
     )
 
     def __init__(self, stream: Stream, services: FrontServices) -> None:
@@ -111,7 +113,8 @@ class FrontConnection:
         """Whether bytes may have arrived since the last call that found none."""
         self._reader: trio.lowlevel.Task | None = None
         """The task of this connection, while it waits for input."""
-        self.waiting: trio.CancelScope | None = None
+        self._scope = trio.CancelScope()
+        self.on_stop: Callable[[], HttpResponse] | None = None
         """See `HttpExchange`."""
         self.has_hung_up = False
         """See `HttpExchange`."""
@@ -131,8 +134,10 @@ class FrontConnection:
     async def run(self) -> None:
         """Answer requests until either side closes the connection."""
         try:
-            while await self._serve_next():
-                pass
+            # One scope for all requests: its cancellation ends the connection anyway.
+            with self._scope:
+                while await self._serve_next():
+                    pass
         except ConnectionLostError:
             pass
         finally:
@@ -157,17 +162,18 @@ class FrontConnection:
             self._services.lend(-self._lent_bytes)
             self._lent_bytes = 0
             self._wake()
-            if self.waiting is not None:
+            if self.on_stop is not None:
                 self.has_hung_up = True
-                self.waiting.cancel()
+                self._scope.cancel()
 
     def drain(self) -> None:
-        """Take no further request: end an idle connection, and an answer that waits."""
+        """Take no further request: end an idle connection, and answer a request that waits."""
         if self.phase is Phase.IDLE:
             if not self._has_input:
                 self.close()
-        elif self.waiting is not None:
-            self.waiting.cancel()
+        elif self.on_stop is not None:
+            self._send_now(self.on_stop())
+            self._scope.cancel()
 
     @property
     def may_be_late(self) -> bool:
@@ -197,8 +203,8 @@ class FrontConnection:
         self._has_input = True
         if flags & HANG_UP:
             self.has_hung_up = True
-            if self.waiting is not None:
-                self.waiting.cancel()
+            if self.on_stop is not None:
+                self._scope.cancel()
         self._wake()
 
     def _wake(self) -> None:

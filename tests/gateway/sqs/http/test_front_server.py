@@ -34,16 +34,19 @@ class Answers:
         self.requests: list[HttpRequest] = []
         self.ends: list[str] = []
 
+    def stopped(self) -> HttpResponse:
+        return HttpResponse(200, "text/plain", b"stopped")
+
     async def answer(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
         self.requests.append(request)
         if request.target == b"/wait":
-            with trio.CancelScope() as exchange.waiting:
+            exchange.on_stop = self.stopped
+            try:
                 await self.go.wait()
-                self.ends.append("done")
-            exchange.waiting = None
-            if exchange.has_hung_up:
-                self.ends.append("hung up")
-                return None
+            except trio.Cancelled:
+                self.ends.append("hung up" if exchange.has_hung_up else "stopped")
+                raise
+            exchange.on_stop = None
         if request.target == b"/defect":
             raise ValueError("a defect")
         return HttpResponse(200, "text/plain", request.target + b" " + request.body)
@@ -241,7 +244,7 @@ async def test_a_stop_answers_what_waits_and_ends_idle_connections(connect: Conn
         assert server.connection_count == 2
         await server.drain()
         assert await rest_of(idle) == b""
-        assert (await rest_of(waiting)).endswith(b"Connection: close\r\n\r\n/wait ")
+        assert (await rest_of(waiting)).endswith(b"Connection: close\r\n\r\nstopped")
         with pytest.raises(OSError, match=r".+"):
             await connect(server)
 
