@@ -43,7 +43,9 @@ from tidelog.coordinator.security.commands import (
     RemoveAccessKey,
     RemoveToken,
     RemoveUser,
+    SetQuota,
 )
+from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.errors import (
     AuthenticationExpiredError,
     AuthenticationFailedError,
@@ -162,6 +164,19 @@ async def test_a_front_administers_nothing_for_an_administrator(
         ):
             with pytest.raises(NotAuthorizedError, match="through a gateway; connect to the bro"):
                 await request
+
+
+async def test_a_front_uses_up_the_quota_of_the_user_and_not_its_own(
+    autojump_clock: MockClock,
+) -> None:
+    async with gateway_world(autojump_clock) as (world, broker, admin), world.client() as front:
+        topic = await create_topic(admin)
+        await change(broker, SetQuota("user:alice", {"produce_bytes_per_s": 1_000}))
+        await login_by_token(front, TOKEN_OF_FRONT)
+        await impersonate(front, key_of("alice"))
+        await produce(front, topic, batch_of(b"x" * 5_000))
+        throttled_s = front.throttled_until(QuotaRate.PRODUCE_BYTES) - trio.current_time()
+        assert throttled_s > 1
 
 
 async def test_without_the_action_a_principal_acts_for_no_other(
