@@ -9,6 +9,14 @@ import pytest
 import trio
 
 from tests.broker.replication.three_brokers import NODES, ThreeBrokers, connected, live
+from tests.broker.security.gateways import (
+    KEY_ID,
+    SCOPE,
+    impersonate,
+    key_of,
+    time_text,
+    with_key,
+)
 from tests.broker.security.logins import (
     change,
     credential,
@@ -19,7 +27,12 @@ from tests.broker.security.logins import (
 from tests.coordinator.raft_clients import until
 from tests.simulation.machine.process import Process
 from tidelog.coordinator.metadata.commands import Command
-from tidelog.coordinator.security.commands import RemoveToken, RemoveUser, SetUser
+from tidelog.coordinator.security.commands import (
+    RemoveAccessKey,
+    RemoveToken,
+    RemoveUser,
+    SetUser,
+)
 from tidelog.wire.errors import ConnectionLostError
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
@@ -71,6 +84,35 @@ def test_a_revocation_at_one_broker_ends_connections_at_all(
                 for by_token, by_password in found.values():
                     assert await is_served(by_token) is not is_token_over
                     assert await is_served(by_password) is not is_password_over
+            done.set()
+
+        brokers.world.add_node("client").start(run)
+        await done.wait()
+
+    live(7, main)
+
+
+def test_a_removed_access_key_ends_what_gateways_do_for_its_user_at_all_brokers() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.serve()
+        await with_key(brokers.brokers[1])
+        await until(lambda: all(brokers.state(each).security.access_keys for each in NODES))
+        done = trio.Event()
+
+        async def run(process: Process) -> None:
+            async with AsyncExitStack() as open_:
+                found: list[RpcConnection] = []
+                for node_id in NODES:
+                    found.append(await open_.enter_async_context(connected(process, node_id)))
+                    for each in brokers.brokers[node_id]._acceptor.connections:
+                        each.is_encrypted = True
+                    now_ms = brokers.brokers[node_id]._env.clock.now_ms()
+                    scope = SCOPE._replace(date=time_text(now_ms)[:8])
+                    await impersonate(found[-1], key_of("alice", scope=scope), time_ms=now_ms)
+                    assert await is_served(found[-1])
+                await change(brokers.brokers[2], RemoveAccessKey(KEY_ID))
+                await trio.sleep(1)
+                assert not any([await is_served(each) for each in found])
             done.set()
 
         brokers.world.add_node("client").start(run)

@@ -179,6 +179,24 @@ async def test_a_front_without_the_action_says_so_and_serves_no_user(tmp_path: P
         assert raised.value.shape.status == 503
 
 
+async def test_without_authentication_an_anonymous_front_acts_for_users(tmp_path: Path) -> None:
+    async with (
+        tidelog.open_broker(tmp_path) as broker,
+        tidelog.connect(broker.address, profile="") as client,
+        trio.open_nursery() as nursery,
+    ):
+        await client.security.create_user("alice")
+        key = await client.security.create_access_key("alice")
+        address = "127.0.0.1:9324"
+        callers = SignedCallers(client, FrontSettings(), nursery, address=address, env=real_env())
+        caller = await callers.caller_of(by(key))
+        assert caller.client.statistics().connections.principal == "user:alice"
+        await create_queue(caller, CreateQueueCall("jobs"))
+        wrong = signed(URL, b"{}", key_id=key.access_key_id, secret="A" * 40)
+        assert await code_of(callers, wrong) == "SignatureDoesNotMatch"
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_front_answers_signed_requests_alone(tmp_path: Path) -> None:
     config = FrontConfig(ListenAddress("127.0.0.1", 0))
     async with secured(tmp_path) as world:
