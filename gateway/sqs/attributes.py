@@ -9,7 +9,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, TypeVar, final
+
+import msgspec
 
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.gateway.sqs.names import QueueScope
@@ -287,7 +289,7 @@ def parse_redrive(text: str, scope: QueueScope) -> RedrivePolicy:
     Raises:
         SqsError: It is no policy of a dead-letter queue in the account and region of the request.
     """
-    policy = _object(text)
+    policy = _decoded(text, dict[str, Any])
     if policy is None:
         raise invalid_attribute("RedrivePolicy", _NO_MAP)
     for name in _REDRIVE_NAMES:
@@ -359,17 +361,12 @@ def parse_redrive_allow(text: str) -> tuple[str, list[str]]:
     Raises:
         SqsError: It is no such policy.
     """
-    policy = _object(text) or {}
-    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
-    is_list = isinstance(sources, list) and all(isinstance(each, str) for each in sources)
-    if (
-        permission not in {"allowAll", "denyAll", "byQueue"}
-        or not policy.keys() <= {"redrivePermission", "sourceQueueArns"}
-        or not is_list
-    ):
+    policy = _decoded(text, _RedriveAllow)
+    if policy is None:
         raise invalid_attribute("RedriveAllowPolicy", _UNSUPPORTED_FORMAT)
+    permission, sources = policy.permission, policy.sources or []
     reason = None
-    if permission != "byQueue" and "sourceQueueArns" in policy:
+    if permission != "byQueue" and policy.sources is not None:
         reason = (
             "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."
         )
@@ -386,7 +383,7 @@ def parse_redrive_allow(text: str) -> tuple[str, list[str]]:
             "RedriveAllowPolicy",
             f"Amazon SQS can't create the redrive allow policy. {reason}",
         )
-    return str(permission), sources
+    return permission, sources
 
 
 def check_policy(text: str) -> None:
@@ -395,34 +392,39 @@ def check_policy(text: str) -> None:
     Raises:
         SqsError: It is no policy, or too large.
     """
-    policy = _object(text)
-    if policy is None or len(text.encode()) > POLICY_BYTES_MAX:
+    policy = _decoded(text, _AccessPolicy)
+    if policy is None or not policy.statements or len(text.encode()) > POLICY_BYTES_MAX:
         raise invalid_attribute("Policy")
-    statements = policy.get("Statement")
-    if isinstance(statements, dict):
-        statements = [statements]
-    if not isinstance(statements, list) or not statements:
-        raise invalid_attribute("Policy")
-    given: list[Any] = statements
-    if any(
-        not isinstance(each, dict) or each.get("Effect") not in {"Allow", "Deny"} for each in given
-    ):
-        raise invalid_attribute("Policy")
-    if len(given) > STATEMENTS_MAX:
+    if isinstance(policy.statements, list) and len(policy.statements) > STATEMENTS_MAX:
         raise SqsError(
             OVER_LIMIT,
-            f"{len(given)} statements were found in the submitted policy, max allowed is"
-            f" {STATEMENTS_MAX}",
+            f"{len(policy.statements)} statements were found in the submitted policy, max allowed"
+            f" is {STATEMENTS_MAX}",
         )
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    """Return the object of a text in JSON; `None` if it has none."""
+class _RedriveAllow(msgspec.Struct, forbid_unknown_fields=True):
+    permission: Literal["allowAll", "denyAll", "byQueue"] = msgspec.field(name="redrivePermission")
+    sources: list[str] | None = msgspec.field(default=None, name="sourceQueueArns")
+
+
+class _Statement(msgspec.Struct):
+    effect: Literal["Allow", "Deny"] = msgspec.field(name="Effect")
+
+
+class _AccessPolicy(msgspec.Struct):
+    statements: _Statement | list[_Statement] = msgspec.field(name="Statement")
+
+
+_Decoded = TypeVar("_Decoded")
+
+
+def _decoded(text: str, kind: type[_Decoded]) -> _Decoded | None:
+    """Return the value of a text in JSON; `None` if it is not of this kind."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def stored_number(labels: Mapping[str, str], name: str) -> int:

@@ -65,8 +65,8 @@ async def add_permission(caller: Caller, call: AddPermissionCall) -> SqsReply:
     queue = await described(caller, name)
     arn = caller.scope.arn_of_queue(name)
     policy = _policy(queue.labels, arn)
-    statements: list[Any] = policy["Statement"]
-    if any(isinstance(each, dict) and each.get("Sid") == label for each in statements):
+    statements: list[dict[str, Any]] = policy["Statement"]
+    if any(each.get("Sid") == label for each in statements):
         raise invalid_value(label, "Label", "Already exists.")
     if len(statements) >= STATEMENTS_MAX:
         raise SqsError(
@@ -141,7 +141,7 @@ async def remove_permission(caller: Caller, call: RemovePermissionCall) -> SqsRe
     if POLICY not in queue.labels:
         raise invalid_value(call.label, "Label", "can't find label.")
     policy = _policy(queue.labels, caller.scope.arn_of_queue(name))
-    statements: list[Any] = policy["Statement"]
+    statements: list[dict[str, Any]] = policy["Statement"]
     left = [each for each in statements if each.get("Sid") != call.label]
     if len(left) == len(statements):
         raise invalid_value(call.label, "Label", "can't find label on existing policy.")

@@ -99,9 +99,12 @@ def test_attributes_that_a_queue_cannot_have(
         ({"Policy": "[" * 10_000}, "parameter Policy."),
         ({"Policy": json.dumps({"Statement": []})}, "parameter Policy."),
         ({"Policy": json.dumps({"Statement": ["x"]})}, "parameter Policy."),
+        ({"Policy": json.dumps({"Statement": {"Effect": []}})}, "parameter Policy."),
+        ({"Policy": '{"Statement":{"Effect":"Allow","Id":"\ud800"}}'}, "parameter Policy."),
         ({"Policy": json.dumps({"Statement": STATEMENT, "Id": "x" * 8192})}, "parameter Policy."),
         ({"RedriveAllowPolicy": "{}"}, "as it's in an unsupported format."),
         ({"RedriveAllowPolicy": json.dumps({"redrivePermission": "x"})}, "unsupported format."),
+        ({"RedriveAllowPolicy": json.dumps({"redrivePermission": {}})}, "unsupported format."),
         ({"RedrivePolicy": "[]"}, "Redrive policy is not a valid JSON map."),
     ],
 )
