@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 
+from tidelog.client.queue.queue import Queue
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.failures import failed_entry
 from tidelog.gateway.sqs.message_checks import VISIBILITY_S_MAX, checked_batch
@@ -131,17 +132,7 @@ async def change_message_visibility_batch(
             failures[place] = error
         else:
             by_timeout.setdefault(seconds, {})[place] = handle
-    # At once, so that all of them share a request.
-    errors: dict[int, TidelogError] = {}
-
-    async def change(seconds: int, handles: dict[int, str]) -> None:
-        errors.update(
-            await _settled(partial(queue.change_visibility_batch, seconds=seconds), handles)
-        )
-
-    async with trio.open_nursery() as nursery:
-        for seconds, handles in by_timeout.items():
-            nursery.start_soon(change, seconds, handles)
+    errors = await _changed(queue, by_timeout)
     if errors:
         is_fifo = (await caller.state.facts(queue.name)).is_fifo
         for seconds, handles in by_timeout.items():
@@ -150,6 +141,35 @@ async def change_message_visibility_batch(
                     handles[place], seconds, errors[place], is_fifo=is_fifo
                 )
     return _batch_done(ids, failures)
+
+
+async def _changed(
+    queue: Queue, by_timeout: Mapping[int, dict[int, str]]
+) -> dict[int, TidelogError]:
+    """Change the visibility of messages by timeout; return the errors by place in the batch.
+
+    Raises:
+        UnknownQueueError: There is no such queue.
+        TidelogError: No broker answers.
+    """
+    errors: dict[int, TidelogError] = {}
+    failures: list[TidelogError] = []
+
+    async def change(seconds: int, handles: dict[int, str]) -> None:
+        try:
+            errors.update(
+                await _settled(partial(queue.change_visibility_batch, seconds=seconds), handles)
+            )
+        except TidelogError as error:
+            failures.append(error)
+
+    async with trio.open_nursery() as nursery:
+        # At once, so that all of them share a request.
+        for seconds, handles in by_timeout.items():
+            nursery.start_soon(change, seconds, handles)
+    if failures:
+        raise failures[0]
+    return errors
 
 
 async def _settled(

@@ -31,7 +31,7 @@ from tidelog.gateway.sqs.protocol.requests import (
     SendMessageBatchCall,
     SendMessageCall,
 )
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import TidelogError, UnknownQueueError
 
 URL = f"{BASE_URL}/000000000000/orders"
 FIFO_URL = f"{URL}.fifo"
@@ -221,3 +221,21 @@ async def test_a_queue_that_does_not_exist(tmp_path: Path) -> None:
             error = error_of(caught.value)
             assert error.message == "The specified queue does not exist."
             assert error.shape.json_name == "QueueDoesNotExist"
+
+
+async def test_a_batch_for_a_queue_that_does_not_exist_fails_as_a_whole(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        await caller.client.admin.create_queue("orders")
+        await send(caller, 2)
+        missing = f"{BASE_URL}/000000000000/missing"
+        handles = [(await receive(caller))[0].receipt_handle for _ in range(2)]
+        changes = [
+            ChangeVisibilityEntry(str(place), handle, place) for place, handle in enumerate(handles)
+        ]
+        deletes = [DeleteEntry(str(place), handle) for place, handle in enumerate(handles)]
+        with pytest.raises(UnknownQueueError):
+            await change_message_visibility_batch(
+                caller, ChangeMessageVisibilityBatchCall(missing, changes)
+            )
+        with pytest.raises(UnknownQueueError):
+            await delete_message_batch(caller, DeleteMessageBatchCall(missing, deletes))
