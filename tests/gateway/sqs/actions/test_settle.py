@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.gateway.sqs.callers import BASE_URL, open_caller
 from tidelog.gateway.sqs.actions.receive import receive_message
@@ -132,7 +133,8 @@ async def test_visibility_timeouts_have_limits(tmp_path: Path) -> None:
                 )
         with pytest.raises(SqsError, match="must contain the parameter VisibilityTimeout"):
             await change_message_visibility(caller, ChangeMessageVisibilityCall(URL, handle))
-        # It was received a moment ago, so 12 hours from now are too long by that.
+        # It was received some milliseconds ago, so 12 hours from now are too long by that.
+        await trio.sleep(0.005)
         with pytest.raises(SqsError, match=r"beyond the limit \[43200 seconds\]"):
             await change_message_visibility(
                 caller, ChangeMessageVisibilityCall(URL, handle, 43_200)
