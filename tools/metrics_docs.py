@@ -2,7 +2,8 @@
 
 `python -m tools.metrics_docs > docs/metrics.md` writes the page.
 
-Its sources are the catalogs `broker.metrics.catalog` and `client.metrics.catalog`.
+Its sources are the catalogs `broker.metrics.catalog`, `client.metrics.catalog` and
+`gateway.sqs.metrics`.
 """
 
 import sys
@@ -11,14 +12,15 @@ from collections.abc import Iterator, Mapping
 from tidelog.broker.config.broker_config import DEFAULT_HTTP_LISTEN, FIELDS
 from tidelog.broker.metrics import catalog as broker_catalog
 from tidelog.client.metrics import catalog as client_catalog
+from tidelog.gateway.sqs.metrics import SECTIONS as SQS_SECTIONS
 from tidelog.wire.metrics.metric import Metric
 
 _OBJECTS_MAX = FIELDS["metrics_objects_max"].default
 _INTRODUCTION = f"""\
 # Metrics
 
-This page lists for operators all metrics of brokers and of clients. `make generate` writes it from
-the code; a test fails while it is stale.
+This page lists for operators all metrics of brokers, clients and SQS fronts. `make generate` writes
+it from the code; a test fails while it is stale.
 
 - [Scrape brokers](#scrape-brokers)
 - [Report a client](#report-a-client)
@@ -26,6 +28,7 @@ the code; a test fails while it is stale.
 - [Number of series](#number-of-series)
 - [Metrics of a broker](#metrics-of-a-broker)
 - [Metrics of a client](#metrics-of-a-client)
+- [Metrics of an SQS front](#metrics-of-an-sqs-front)
 
 ## Scrape brokers
 
@@ -85,6 +88,9 @@ def describe() -> str:
             "\n## Metrics of a client\n\n",
             "The collector adds the label `client` to all of them.\n",
             *_sections(client_catalog.SECTIONS, "Client: "),
+            "\n## Metrics of an SQS front\n\n",
+            "`/metrics` of a front has these, and those of its own client.\n",
+            *_sections(SQS_SECTIONS, "SQS: "),
         )
     )
 

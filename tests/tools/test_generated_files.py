@@ -13,6 +13,7 @@ from tidelog.broker.metrics.catalog import SECTIONS as BROKER_SECTIONS
 from tidelog.client.metrics.catalog import SECTIONS as CLIENT_SECTIONS
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
+from tidelog.gateway.sqs.metrics import SECTIONS as SQS_SECTIONS
 from tidelog.wire.config.group_config import GROUP_SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 from tools import metrics_docs
@@ -80,6 +81,7 @@ def test_every_metric_has_a_row() -> None:
     row = r"^\| `(\w+)` \| (?:counter|gauge|histogram) \| [`\w, ]* \| [\w`].+\. \|$"
     rows = re.findall(row, metrics_docs.describe(), re.MULTILINE)
 
-    sections = [*BROKER_SECTIONS.values(), *CLIENT_SECTIONS.values()]
+    catalogs = (BROKER_SECTIONS, CLIENT_SECTIONS, SQS_SECTIONS)
+    sections = [each for catalog in catalogs for each in catalog.values()]
     assert rows == [metric.name for section in sections for metric in section]
     assert len(set(rows)) == len(rows)
