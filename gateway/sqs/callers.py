@@ -26,6 +26,11 @@ _CALLERS_MAX: Final = 1_000
 class Callers(Protocol):
     """Finds the callers of requests."""
 
+    @property
+    def user_count(self) -> int:
+        """Number of access keys with a client of their own."""
+        ...
+
     async def caller_of(self, request: HttpRequest) -> Caller:
         """Return the caller that sends a request.
 
@@ -125,6 +130,11 @@ class UnsignedCallers:
             account=settings.account,
             sender_id=_SENDER,
         )
+
+    @property
+    def user_count(self) -> int:
+        """See `Callers`."""
+        return 0
 
     async def caller_of(self, request: HttpRequest) -> Caller:
         """Return the caller that sends a request.

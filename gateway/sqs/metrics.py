@@ -50,10 +50,15 @@ REFUSED: Final = Metric(
     MetricKind.COUNTER,
     "Connections that the SQS front refused because there were too many",
 )
+USERS: Final = Metric(
+    "tidelog_sqs_access_keys",
+    MetricKind.GAUGE,
+    "Access keys for which the SQS front has a client of its own now",
+)
 
 SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "Requests": (REQUESTS, REQUEST_SECONDS, WAITING, ABANDONED),
-    "Connections": (OPEN_CONNECTIONS, ACCEPTED, REFUSED),
+    "Connections": (OPEN_CONNECTIONS, ACCEPTED, REFUSED, USERS),
 }
 """All metrics of a front, by the headings of `docs/metrics.md`."""
 

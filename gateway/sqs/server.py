@@ -11,11 +11,11 @@ from typing import NamedTuple
 import trio
 
 from tidelog.client.client import Client
-from tidelog.gateway.sqs.callers import UnsignedCallers
+from tidelog.gateway.sqs.callers import Callers, UnsignedCallers
 from tidelog.gateway.sqs.front import Front
 from tidelog.gateway.sqs.http.front_server import FrontLimits, FrontServer
 from tidelog.gateway.sqs.listen_address import DEFAULT_PORT, ListenAddress
-from tidelog.gateway.sqs.metrics import ACCEPTED, OPEN_CONNECTIONS, REFUSED, FrontMetrics
+from tidelog.gateway.sqs.metrics import ACCEPTED, OPEN_CONNECTIONS, REFUSED, USERS, FrontMetrics
 from tidelog.gateway.sqs.pages import FrontPages
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.signed_callers import SignedCallers
@@ -57,14 +57,16 @@ async def open_front(
             single(OPEN_CONNECTIONS, server.connection_count),
             single(ACCEPTED, server.accepted_count),
             single(REFUSED, server.refused_count),
+            single(USERS, callers.user_count),
         ]
 
     async with trio.open_nursery() as nursery:
         address = str(ListenAddress(*listener.address))
+        callers: Callers = UnsignedCallers(client, config.settings, address=address)
+        if config.checks_signatures:
+            callers = SignedCallers(client, config.settings, nursery, address=address, env=env)
         front = Front(
-            SignedCallers(client, config.settings, nursery, address=address, env=env)
-            if config.checks_signatures
-            else UnsignedCallers(client, config.settings, address=address),
+            callers,
             metrics,
             pages=FrontPages(client, families, lambda: server.is_draining).page_of,
             clock=loop_clock(),

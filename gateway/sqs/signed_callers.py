@@ -112,7 +112,7 @@ class SignedCallers:
 
     @property
     def user_count(self) -> int:
-        """Number of access keys with a client."""
+        """See `Callers`."""
         return len(self._users)
 
     async def caller_of(self, request: HttpRequest) -> Caller:

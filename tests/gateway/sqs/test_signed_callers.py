@@ -220,7 +220,9 @@ async def test_a_front_answers_signed_requests_alone(tmp_path: Path) -> None:
             sent = await ask("SendMessage", MessageBody="hello", **url)
             denied = await ask("CreateQueue", QueueName="others")
             unsigned = await http.ask("ListQueues")
+            metrics = await http.get("/metrics")
     assert sent.status == 200
+    assert metrics.value_of("tidelog_sqs_access_keys") == 1
     assert (denied.status, unsigned.status) == (403, 403)
     assert b"AccessDenied" in denied.body
     assert b"MissingAuthenticationToken" in unsigned.body
