@@ -85,6 +85,7 @@ class Front:
             caller = await self._callers.caller_of(request)
             action, call = codec.decode(request)
             trace = request.headers.get(TRACE_HEADER)
+            del request  # A receive that waits needs it no more.
             if trace is not None:
                 call = traced(call, trace)
             if isinstance(call, ReceiveMessageCall):

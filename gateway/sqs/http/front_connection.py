@@ -136,7 +136,7 @@ class FrontConnection:
         try:
             # One scope for all requests: its cancellation ends the connection anyway.
             with self._scope:
-                while await self._serve_next():
+                while await self._receive() and await self._reply_to_all():
                     pass
         except ConnectionLostError:
             pass
@@ -246,31 +246,30 @@ class FrontConnection:
             if count is not None:
                 return buffer[:count]
 
-    async def _serve_next(self) -> bool:
-        """Answer requests that have arrived, or receive more; return whether the client may go on.
+    async def _reply_to_all(self) -> bool:
+        """Answer the requests that have arrived; return whether further ones may follow.
 
         Raises:
-            ConnectionLostError: The connection is broken, or the client has hung up.
+            ConnectionLostError: The connection is broken.
         """
-        parser = self._parser
+        services, parser = self._services, self._parser
         while parser.requests:
             request, keeps_alive = parser.requests.popleft()
+            has_body = request.method != b"HEAD"
             self.phase = Phase.ANSWERING
-            response = await self._services.answer(request, self)
+            answering = services.answer(request, self)
+            del request  # A receive that waits needs its request no more.
+            response = await answering
             if response is None:
                 return False
-            keeps_alive = keeps_alive and not self._services.is_draining
-            data = render(
-                response,
-                date=self._services.date,
-                keeps_alive=keeps_alive,
-                has_body=request.method != b"HEAD",
+            keeps_alive = keeps_alive and not services.is_draining
+            await self._send(
+                render(response, date=services.date, keeps_alive=keeps_alive, has_body=has_body)
             )
-            await self._send(data)
             if not keeps_alive:
                 return False
             if self._lent_bytes:
-                self._services.lend(-self._lent_bytes)
+                services.lend(-self._lent_bytes)
                 self._lent_bytes = 0
             if parser.requests:  # pipelined: other connections take their turn
                 await trio.lowlevel.checkpoint()
@@ -280,7 +279,7 @@ class FrontConnection:
         if parser.wants_continue:
             parser.wants_continue = False
             await self._send(CONTINUE)
-        return await self._receive()
+        return True
 
     async def _receive(self) -> bool:
         """Receive and parse bytes; return `False` at the end of the stream.
