@@ -1,5 +1,6 @@
 """Callers of signed requests: keys, grants, revocations and clients of users, at a real broker."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,12 +16,17 @@ from tests.gateway.sqs.http_client import HttpClient, HttpReply
 from tests.gateway.sqs.signing import presigned, signed
 from tidelog.client.client import Client
 from tidelog.gateway.sqs import signed_callers
+from tidelog.gateway.sqs.actions.move_tasks import start_message_move_task
 from tidelog.gateway.sqs.actions.queues import create_queue
 from tidelog.gateway.sqs.actions.send import send_message
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.listen_address import ListenAddress
 from tidelog.gateway.sqs.protocol.errors import SqsError
-from tidelog.gateway.sqs.protocol.requests import CreateQueueCall, SendMessageCall
+from tidelog.gateway.sqs.protocol.requests import (
+    CreateQueueCall,
+    SendMessageCall,
+    StartMessageMoveTaskCall,
+)
 from tidelog.gateway.sqs.server import FrontConfig, open_front
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.signed_callers import SignedCallers
@@ -85,6 +91,13 @@ async def code_of(callers: SignedCallers, request: HttpRequest) -> str:
     return raised.value.shape.query_code
 
 
+@pytest.mark.difference(
+    "Requests",
+    cloud="Identities are those of IAM. `SenderId` is the unique id of a user or role.",
+    here="They are users of tidelog with access keys. `SenderId` is the user, such as"
+    " `user:alice`, and grants decide what it may do.",
+    why="SDKs and native programs have the same users, rights and quotas.",
+)
 async def test_a_signed_request_acts_for_its_user_and_no_other(tmp_path: Path) -> None:
     async with secured(tmp_path) as world:
         alice, bob = await with_user(world.admin, "alice"), await with_user(world.admin, "bob")
@@ -104,6 +117,25 @@ async def test_a_signed_request_acts_for_its_user_and_no_other(tmp_path: Path) -
             await create_queue(other, CreateQueueCall("alice-others"))
         again = presigned(URL, key_id=alice.access_key_id, secret=alice.secret)
         assert (await world.callers.caller_of(again)).client is caller.client
+
+
+async def test_a_user_moves_dead_letters_between_its_own_queues(tmp_path: Path) -> None:
+    async with secured(tmp_path) as world:
+        caller = await world.callers.caller_of(by(await with_user(world.admin, "alice")))
+        await create_queue(caller, CreateQueueCall("alice-dead"))
+        arn = caller.scope.arn_of("alice-dead")
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})
+        await create_queue(caller, CreateQueueCall("alice-jobs", {"RedrivePolicy": policy}))
+        jobs = caller.client.queue("alice-jobs")
+        await jobs.send(b"hello")
+        (message,) = await jobs.receive(wait=5)
+        await message.reject("no")
+        assert await caller.client.queue("alice-dead").receive(wait=5, visibility_timeout=0)
+
+        await start_message_move_task(caller, StartMessageMoveTaskCall(arn))
+
+        (moved,) = await jobs.receive(wait=5)
+        assert moved.value == b"hello"
 
 
 async def test_regions_and_the_account_of_the_key_are_prefixes(tmp_path: Path) -> None:

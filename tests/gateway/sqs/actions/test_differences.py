@@ -7,7 +7,10 @@ import pytest
 
 import tidelog
 from tests.gateway.sqs.callers import open_caller
-from tidelog.gateway.sqs.actions.queue_attributes import get_queue_attributes
+from tidelog.gateway.sqs.actions.queue_attributes import (
+    get_queue_attributes,
+    set_queue_attributes,
+)
 from tidelog.gateway.sqs.actions.queues import create_queue, delete_queue, purge_queue
 from tidelog.gateway.sqs.actions.receive import receive_message
 from tidelog.gateway.sqs.actions.send import send_message
@@ -30,6 +33,7 @@ from tidelog.gateway.sqs.protocol.requests import (
     PurgeQueueCall,
     ReceiveMessageCall,
     SendMessageCall,
+    SetQueueAttributesCall,
 )
 from tidelog.gateway.sqs.settings import FrontSettings
 
@@ -221,3 +225,31 @@ async def test_a_message_dies_at_the_end_of_its_last_lease(tmp_path: Path) -> No
 
         assert [each.body for each in letters] == ["poison"]
         assert [each.body for each in await receive(caller, dead)] == ["poison"]
+
+
+@pytest.mark.difference(
+    "Queues",
+    cloud="A new `DelaySeconds` of a FIFO queue applies to messages that are in it.",
+    here="It applies to messages that come later, as in standard queues.",
+    why="A broker has told receivers which messages are visible."
+    " [b34](queue-statements.md#fifo-queues)",
+)
+async def test_a_new_delay_of_a_fifo_queue_is_for_later_messages(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders.fifo", {"FifoQueue": "true"})
+        await send_message(caller, fifo_call(url, "first"))
+        await send_message(caller, fifo_call(url, "second"))
+        (first,) = await receive(caller, url)
+        change = SetQueueAttributesCall(url, {"DelaySeconds": "900"})
+        await set_queue_attributes(caller, change)
+        await delete_message(caller, DeleteMessageCall(url, first.receipt_handle))
+        await send_message(caller, fifo_call(url, "third"))
+
+        (second,) = await receive(caller, url)
+        assert second.body == "second"
+        await delete_message(caller, DeleteMessageCall(url, second.receipt_handle))
+        assert not await receive(caller, url)
+
+
+def fifo_call(url: str, body: str) -> SendMessageCall:
+    return SendMessageCall(url, body, message_deduplication_id=body, message_group_id="g")
