@@ -214,7 +214,7 @@ def _scope(parts: _Parts, expected: str) -> tuple[str, str, str]:
         )
         raise SqsError(INCOMPLETE_SIGNATURE, text)
     key_id, date, region, service, term = elements
-    wrong = []
+    wrong: list[str] = []
     if not _REGION.fullmatch(region):
         wrong.append(f"Credential should be scoped to a valid region, not '{region}'.")
     if service != expected:
@@ -310,7 +310,7 @@ def _canonical_path(path: bytes) -> bytes:
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     """Return names and values of a query string: characters stand for their bytes."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for part in query.split(b"&"):
         if part:
             name, _, value = part.partition(b"=")
@@ -344,7 +344,7 @@ def _canonical_headers(request: HttpRequest, signed: str) -> list[bytes]:
     if b"x-amz-target" in request.headers and b"x-amz-target" not in names:
         text = "'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization."
         raise SqsError(INVALID_SIGNATURE, text)
-    lines = []
+    lines: list[bytes] = []
     for name in names:
         value = request.headers.get(name, b"").strip()
         if b"  " in value:

@@ -59,7 +59,7 @@ class Requests:
     def value(self, kind: inspect.Type, name: str = "") -> object:
         """Return a value that JSON can have; `None` for a parameter that is left out."""
         choice = self.random.choice
-        result: object = "AP8="
+        result: object
         match kind:
             case inspect.UnionType(types=types):
                 given = next(one for one in types if not isinstance(one, inspect.NoneType))
@@ -78,6 +78,8 @@ class Requests:
             case inspect.StrType():
                 is_usual = name in self.usual and self.random.random() < 0.75
                 result = choice(self.usual[name] if is_usual else TEXTS)
+            case _:  # bytes
+                result = "AP8="
         return result
 
     def learn(self, reply: SqsReply) -> None:
@@ -90,7 +92,8 @@ class Requests:
 
 
 async def test_any_request_is_answered_or_refused(tmp_path: Path) -> None:
-    requests, defects = Requests(Random(2)), []
+    requests = Requests(Random(2))
+    defects: list[tuple[str, object, Exception]] = []
     async with open_caller(tmp_path) as caller:
         for name, attributes in QUEUES.items():
             await ACTIONS["CreateQueue"](caller, CreateQueueCall(name, attributes))
