@@ -28,7 +28,7 @@ from tidelog.broker.server import Broker
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
-from tidelog.cli.serve.sqs_front import front_config, serve_sqs
+from tidelog.cli.serve.sqs_front import fitting, front_config, serve_sqs
 from tidelog.cli.serve.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
 from tidelog.cli.serve.workers import run_workers
 from tidelog.cli.signals import on_signal
@@ -136,6 +136,10 @@ def serve(
     resolved = _with_open_files(resolved)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     secret = read_cluster_secret(cluster_secret_path(config.cluster_secret_file), real_env().random)
+    if sqs is not None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit != resource.RLIM_INFINITY:
+            sqs = fitting(sqs, resolved.config, open_files=limit)
     trio.run(_serve, resolved, secret, sqs)
     return 0
 

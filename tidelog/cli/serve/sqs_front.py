@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.serve")
 
 _CLIENT_NAME: Final = "tidelog-sqs"
+_OTHER_FILES: Final = 64
+"""Descriptors that are neither connections nor segment files."""
+_CONNECTIONS_MIN: Final = 64
 
 
 def front_config(config: BrokerConfig) -> "FrontConfig | None":
@@ -44,6 +47,16 @@ def front_config(config: BrokerConfig) -> "FrontConfig | None":
     )
     check_listen(found)
     return found
+
+
+def fitting(front: "FrontConfig", config: BrokerConfig, *, open_files: int) -> "FrontConfig":
+    """Return the settings with as many connections as files can be open beside the broker.
+
+    Otherwise the connections of the front could keep the broker from opening a segment.
+    """
+    room = open_files - config.max_connections - config.max_open_files - _OTHER_FILES
+    connections = max(min(front.limits.connections, room), _CONNECTIONS_MIN)
+    return front._replace(limits=front.limits._replace(connections=connections))
 
 
 async def serve_sqs(config: "FrontConfig", broker: str, ending: trio.Event) -> None:
