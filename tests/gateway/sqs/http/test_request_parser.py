@@ -1,6 +1,8 @@
 """Requests from bytes, as the parser of the SQS front finds them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.gateway.sqs.http.request_parser import (
     BODY_MAX_BYTES,
@@ -104,3 +106,19 @@ def test_chunks_have_the_limit_of_a_body() -> None:
 
     assert parser.refusal is not None
     assert parser.refusal.status == 413
+
+
+PARTS = st.lists(
+    st.sampled_from([POST, CHUNKED, b"GET / HTTP/1.1\r\n\r\n", b"\r\n", b"POST ", b"0", b": "])
+    | st.binary(max_size=8),
+    max_size=6,
+).map(b"".join)
+
+
+@given(PARTS, st.integers(1, 40))
+def test_any_bytes_make_the_same_requests_in_any_pieces(data: bytes, at_once: int) -> None:
+    whole, pieces = fed(data), fed(data, at_once=at_once)
+
+    assert pieces.requests == whole.requests
+    assert (pieces.refusal is None) is (whole.refusal is None)
+    assert pieces.is_between is whole.is_between
