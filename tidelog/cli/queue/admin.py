@@ -12,7 +12,12 @@ from tidelog.cli.names import Name
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.places import Place, offsets_at, place_option, replaced_option
-from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
+from tidelog.cli.queue.redrive_progress import (
+    print_redrives,
+    print_report,
+    report_as_json,
+    wait_for_redrive,
+)
 from tidelog.cli.queue.view import (
     print_dead_letters,
     print_seen,
@@ -38,6 +43,7 @@ class _Redrive(TypedDict):
 class _Redriving(_Redrive):
     """The options of `redrive`."""
 
+    is_history: bool
     waits: bool
 
 
@@ -210,6 +216,7 @@ def seek(name: str, place: Place, is_sure: bool, *, as_json: bool) -> None:
         "tidelog queue redrive payments-dead --rate 100 --wait",
         "tidelog queue redrive payments-dead --from payments --to-topic payments-repaired",
         "tidelog queue redrive payments-dead --status",
+        "tidelog queue redrive payments-dead --history",
         "tidelog queue redrive payments-dead --cancel",
     ),
 )
@@ -218,6 +225,7 @@ def seek(name: str, place: Place, is_sure: bool, *, as_json: bool) -> None:
 @click.option("--rate", type=click.IntRange(min=1), help="Limit messages per second and partition.")
 @click.option("--from", "only_from", metavar="QUEUE", help="Move only dead letters of this queue.")
 @click.option("--status", "is_status", is_flag=True, help="Show the progress only.")
+@click.option("--history", "is_history", is_flag=True, help="List the last ten redrives only.")
 @click.option("--cancel", "is_cancel", is_flag=True, help="Cancel the running redrive.")
 @click.option(
     "--wait",
@@ -240,10 +248,14 @@ def redrive(
     progress of the running or last redrive. Every queue on a target topic gets its messages.
     """
     wanted = _Redrive(to_topic=more["to_topic"], rate=more["rate"], only_from=more["only_from"])
-    if is_status + is_cancel + (set(wanted.values()) != {None}) > 1:
+    is_history = more["is_history"]
+    if is_status + is_cancel + is_history + (set(wanted.values()) != {None}) > 1:
         raise click.UsageError(
-            "options exclude each other: give --status, or --cancel, or a new redrive"
+            "options exclude each other: give --status, --history, --cancel, or a new redrive"
         )
+    if is_history:
+        print_redrives(ask(lambda client: client.queue(name).redrives()), as_json=as_json)
+        return
 
     async def call(client: Client) -> RedriveReport:
         queue = client.queue(name)

@@ -1,10 +1,12 @@
 """The progress of redrives, as text, JSON and a bar, and the wait for their end."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import click
 import trio
 
-from tidelog.cli.output.tables import counted, print_fields
+from tidelog.cli.output.tables import counted, print_fields, print_json, print_table
 from tidelog.cli.output.times import moment_text
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.queue.queue import Queue
@@ -77,6 +79,8 @@ def report_as_json(report: RedriveReport) -> dict[str, object]:
         "only_from": report.only_from,
         "to_topic_id": None if report.to_topic_id is None else report.to_topic_id.hex(),
         "reason": report.reason,
+        "redrive_id": report.redrive_id.hex(),
+        "note": report.note,
     }
 
 
@@ -109,6 +113,32 @@ def print_report(report: RedriveReport) -> None:
     if report.reason:
         facts["reason"] = report.reason
     print_fields(facts)
+
+
+def print_redrives(reports: Sequence[RedriveReport], *, as_json: bool) -> None:
+    """Print redrives, the latest first."""
+    if as_json:
+        print_json([report_as_json(each) for each in reports])
+        return
+    if not reports:
+        click.echo("this queue never had a redrive")
+        return
+    print_table(
+        ("started", "status", "moved", "of", "skipped", "failed", "reason"),
+        [
+            (
+                moment_text(each.started_ms),
+                _status_text(each),
+                each.moved,
+                each.to_move,
+                each.skipped,
+                each.failed,
+                each.reason,
+            )
+            for each in reports
+        ],
+        right=("moved", "of", "skipped", "failed"),
+    )
 
 
 def _status_text(report: RedriveReport) -> str:

@@ -91,8 +91,14 @@ def test_dead_letters_are_shown_with_reasons_and_redriven(queue: str, capsys: Pr
     found = json.loads(run(capsys, "redrive", dead, "--status", "--json"))
     assert (found["status"], found["is_over"]) == ("completed", True)
     assert (found["moved"], found["to_move"], found["left"]) == (2, 2, 0)
+    (listed,) = json.loads(run(capsys, "redrive", dead, "--history", "--json"))
+    assert listed == found
+    header, row = run(capsys, "redrive", dead, "--history").splitlines()
+    assert header.split() == ["started", "status", "moved", "of", "skipped", "failed", "reason"]
+    assert "completed" in row
     run(capsys, "redrive", dead, "--cancel")
-    assert "this queue never had a redrive" in run(capsys, "redrive", queue, "--status")
+    for option in ("--status", "--history"):
+        assert "this queue never had a redrive" in run(capsys, "redrive", queue, option)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_the_wait_for_a_redrive_returns_its_result_as_exit_status(
 def test_an_invalid_redrive_is_rejected(capsys: Printed) -> None:
     assert main.run(["queue", "redrive", "q", "--cancel", "--rate", "5"]) == 2
     assert (
-        "error: options exclude each other: give --status, or --cancel" in capsys.readouterr().err
+        "error: options exclude each other: give --status, --history, --cancel" in capsys.readouterr().err
     )
     assert main.run(["queue", "redrive", "nope"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no queue 'nope'")
