@@ -81,10 +81,14 @@ async def receive_message(caller: Caller, call: ReceiveMessageCall) -> MessagesR
     attempt_id = call.receive_request_attempt_id
     if attempt_id is not None and not facts.is_fifo:
         raise invalid_value(attempt_id, "ReceiveRequestAttemptId", _WRONG_TYPE)
+    wait_s: float | None = call.wait_time_seconds
+    if wait_s is None:
+        # Not left to the client, whose description of the queue may be half a minute old.
+        wait_s = facts.config.receive_message_wait_time_ms / 1000
     messages = await queue.receive(
         1 if call.max_number_of_messages is None else call.max_number_of_messages,
         visibility_timeout=call.visibility_timeout,
-        wait=call.wait_time_seconds,
+        wait=wait_s,
         # As SQS: a FIFO queue at its limit has no messages, but no error either.
         raise_at_limit=not facts.is_fifo,
         attempt_id=attempt_id,

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 from msgspec.structs import replace
 
 from tests.gateway.sqs.actions.test_queues import attributes_at, create
@@ -13,6 +15,8 @@ from tidelog.gateway.sqs.actions.queue_attributes import (
     set_queue_attributes,
 )
 from tidelog.gateway.sqs.actions.queues import list_dead_letter_source_queues
+from tidelog.gateway.sqs.actions.receive import receive_message
+from tidelog.gateway.sqs.actions.send import send_message
 from tidelog.gateway.sqs.attributes import attributes_of
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.protocol.errors import (
@@ -24,6 +28,8 @@ from tidelog.gateway.sqs.protocol.errors import (
 from tidelog.gateway.sqs.protocol.requests import (
     GetQueueAttributesCall,
     ListDeadLetterSourceQueuesCall,
+    ReceiveMessageCall,
+    SendMessageCall,
     SetQueueAttributesCall,
 )
 
@@ -194,6 +200,24 @@ async def test_a_queue_may_name_itself_as_its_dead_letter_queue(tmp_path: Path) 
         found = await change(caller, url, RedrivePolicy=policy(caller, "dead", 4))
         assert json.loads(found["RedrivePolicy"])["maxReceiveCount"] == 4
         assert "RedrivePolicy" not in await change(caller, url, RedrivePolicy="")
+
+
+async def test_a_new_wait_time_is_that_of_the_next_receive(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        assert (await receive_message(caller, ReceiveMessageCall(url))).messages is None
+        await change(caller, url, ReceiveMessageWaitTimeSeconds="20")
+        bodies: list[str] = []
+
+        async def receive() -> None:
+            found = await receive_message(caller, ReceiveMessageCall(url))
+            bodies.extend(message.body for message in found.messages or [])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            await send_message(caller, SendMessageCall(url, "hello"))
+        assert bodies == ["hello"]
 
 
 async def test_requests_name_attributes(tmp_path: Path) -> None:
