@@ -140,7 +140,8 @@ def test_the_wait_for_a_redrive_returns_its_result_as_exit_status(
 def test_an_invalid_redrive_is_rejected(capsys: Printed) -> None:
     assert main.run(["queue", "redrive", "q", "--cancel", "--rate", "5"]) == 2
     assert (
-        "error: options exclude each other: give --status, --history, --cancel" in capsys.readouterr().err
+        "error: options exclude each other: give --status, --history, --cancel"
+        in capsys.readouterr().err
     )
     assert main.run(["queue", "redrive", "nope"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no queue 'nope'")
