@@ -216,7 +216,7 @@ def _outgoing(caller: Caller, facts: QueueFacts, draft: _Draft) -> OutgoingMessa
     )
 
 
-def _sent_entry(entry_id: str, draft: _Draft, facts: QueueFacts, receipt: Receipt) -> SentEntry:
+def _sent_entry(entry_id: str, draft: _Draft, facts: QueueFacts, *, receipt: Receipt) -> SentEntry:
     given = draft.given
     attributes, system_attributes = given.message_attributes, given.message_system_attributes
     return SentEntry(
