@@ -198,7 +198,7 @@ def _note_of(report: RedriveReport) -> _Note:
     """Return the note of a task; an empty one for a redrive that is not of SQS."""
     try:
         return msgspec.json.decode(report.note, type=_Note)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _Note()
 
 
@@ -215,7 +215,7 @@ def _read(handle: str) -> tuple[uuid.UUID, str]:
     try:
         content = msgspec.json.decode(base64.b64decode(handle, validate=True), type=_Handle)
         return uuid.UUID(content.task_id), content.source_arn
-    except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
+    except (binascii.Error, msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise _invalid("Value for parameter TaskHandle is invalid.") from error
 
 

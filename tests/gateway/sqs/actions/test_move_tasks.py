@@ -260,7 +260,8 @@ async def test_every_queue_on_the_topic_gets_a_moved_message(tmp_path: Path) -> 
 async def test_a_redrive_of_another_program_is_a_task(tmp_path: Path) -> None:
     async with open_pipe(tmp_path) as pipe:
         await pipe.die(5)
-        await pipe.caller.client.queue("dead").redrive(messages_per_s=1)
+        note = '{"deep": ' + "[" * 1000
+        await pipe.caller.client.queue("dead").redrive(messages_per_s=1, note=note)
 
         (task,) = await pipe.tasks()
         assert (task.status, task.max_number_of_messages_per_second) == ("RUNNING", 1)
@@ -273,6 +274,7 @@ async def test_a_redrive_of_another_program_is_a_task(tmp_path: Path) -> None:
 START, LIST, CANCEL = StartMessageMoveTaskCall, ListMessageMoveTasksCall, CancelMessageMoveTaskCall
 PREFIX = "arn:aws:sqs:us-east-1:000000000000"
 DEAD, WORK, NOPE = f"{PREFIX}:dead", f"{PREFIX}:work", f"{PREFIX}:nope"
+DEEP = base64.b64encode(b'{"deep": ' + b"[" * 5000).decode()
 TASK_ID = "10f57157-fc38-4da9-a113-4de7e12d05dd"
 MISSING = "The request must contain the parameter {}."
 NOT_FOUND = "The resource that you specified for the {} parameter doesn't exist."
@@ -308,7 +310,7 @@ WRONG: list[tuple[SqsCall, ErrorShape, str]] = [
     (CANCEL(), MISSING_PARAMETER, MISSING.format("TaskHandle")),
     *(
         (CANCEL(handle), INVALID_PARAMETER_VALUE, "Value for parameter TaskHandle is invalid.")
-        for handle in ("foobared", handle_of("7", DEAD))
+        for handle in ("foobared", handle_of("7", DEAD), DEEP)
     ),
     (CANCEL(handle_of(TASK_ID, NOPE)), RESOURCE_NOT_FOUND, NOT_FOUND.format("SourceArn")),
     (CANCEL(handle_of(TASK_ID, DEAD)), RESOURCE_NOT_FOUND, "Task does not exist."),
