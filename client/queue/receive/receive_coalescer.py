@@ -37,6 +37,9 @@ _TOGETHER_MAX: Final = 200
 processed, the broker works on the next one."""
 _GIVING_BACK_S: Final = 1.0
 """Seconds for which a cancelled call stays to return its messages."""
+_SINGLE_MAX: Final = 100
+"""Requests to a FIFO queue that wait at a time, each for one receive; more receives share one. With
+fewer, workers of a busy queue would wait for each other."""
 _IDLE_S: Final = 0.02
 """Seconds without an answer after which a request is taken to wait for messages."""
 
@@ -167,7 +170,7 @@ class ReceiveCoalescer:
         A call that may be repeated is recognised by its messages, so it is not coalesced.
         """
         if is_fifo:
-            return not options.is_repeatable and self._receiver.running_count > 0
+            return not options.is_repeatable and self._receiver.running_count >= _SINGLE_MAX
         is_alone = self._was_alone and not self._receiver.running_count
         return options.attempt_id is None and not is_alone
 

@@ -80,6 +80,9 @@ class QueuePublisher:
         self._calls = calls
         self._producer = producer
         self._ordered_sender = ordered_sender
+        self._described: QueueDescription | None = None
+        """The description from which `_kind` was made."""
+        self._kind = QueueKind()
 
     async def send(
         self, given: Sequence[bytes | OutgoingMessage], *, context: Headers | None = None
@@ -180,26 +183,32 @@ class QueuePublisher:
 
         It is fetched again before it refuses a message: the settings may have changed.
         """
-        description = await self._calls.describe()
-        refused = _refused(messages, description)
+        name = self._calls.name
+        description = self._queue_metadata.known(name) or await self._calls.describe()
+        refused = _refused(messages, self._kind_of(description))
         if refused:
             self._queue_metadata.invalidate(description)
             description = await self._calls.describe()
-            refused = _refused(messages, description)
+            refused = _refused(messages, self._kind_of(description))
         return description, refused
+
+    def _kind_of(self, description: QueueDescription) -> QueueKind:
+        if self._described is not description:
+            weights = description.config.get("priority_weights", NO_PRIORITIES)
+            self._kind = QueueKind(
+                description.topic,
+                description.is_fifo,
+                len(parse_priority_weights("priority_weights", weights)),
+                description.topic_retention_ms,
+            )
+            self._described = description
+        return self._kind
 
 
 def _refused(
-    messages: Sequence[OutgoingMessage], description: QueueDescription
+    messages: Sequence[OutgoingMessage], kind: QueueKind
 ) -> dict[int, Receipt | TidelogError]:
     """Return the errors of messages that a queue does not accept, by place."""
-    weights = description.config.get("priority_weights", NO_PRIORITIES)
-    kind = QueueKind(
-        description.topic,
-        description.is_fifo,
-        len(parse_priority_weights("priority_weights", weights)),
-        description.topic_retention_ms,
-    )
     refused: dict[int, Receipt | TidelogError] = {}
     for place, message in enumerate(messages):
         try:

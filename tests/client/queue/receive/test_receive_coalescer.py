@@ -323,21 +323,21 @@ async def test_a_receive_of_a_fifo_queue_gets_the_messages_of_one_request(
         found: list[list[Message]] = []
 
         async def receive() -> None:
-            found.append(await queue.receive(3, wait=20))
+            found.append(await queue.receive(3, wait=60))
 
         async with trio.open_nursery() as nursery:
-            for _ in range(20):
+            for _ in range(150):
                 nursery.start_soon(receive)
                 await trio.sleep(0.1)
             await trio.sleep(0.1)
             waiting = len(cluster.receives)
-            for group in range(20):
+            for group in range(150):
                 await queue.send_batch(
                     [OutgoingMessage(b"%d" % number, group=b"%d" % group) for number in range(3)]
                 )
 
-        assert waiting < 10
-        assert [values(each) for each in found] == [[b"0", b"1", b"2"]] * 20
+        assert waiting <= 102
+        assert [values(each) for each in found] == [[b"0", b"1", b"2"]] * 150
         assert all(len({message.key for message in each}) == 1 for each in found)
         assert len({each.attempt_id for each in cluster.receives}) == len(cluster.receives)
 
