@@ -245,10 +245,10 @@ class ReceiveCoalescer:
         try:
             messages = await self._receiver.receive(options, wait_s=wait_s)
         except TidelogError as error:
-            group.asker = None
+            self._end_request(group)
             group.fail(error)
             return
-        group.asker, group.asked_at = None, math.inf
+        self._end_request(group)
         if not messages:
             while group.members and (member := next(iter(group.members))).ends_at == asker.ends_at:
                 group.serve(member, [])
@@ -266,6 +266,12 @@ class ReceiveCoalescer:
         other = self._waiting.get(group.key)
         if other is None or other.asked_at >= group.asked_at:
             self._waiting[group.key] = group  # Of several, the one that has waited longest.
+
+    def _end_request(self, group: _Group) -> None:
+        """Let others join another group: nothing asks for this one now."""
+        group.asker, group.asked_at = None, math.inf
+        if self._waiting.get(group.key) is group:
+            del self._waiting[group.key]
 
     def _share(self, group: _Group, messages: list[Message]) -> None:
         """Serve members with messages; return those that nothing waits for any more."""
@@ -296,15 +302,14 @@ class ReceiveCoalescer:
         except TidelogError as error:
             group.fail(error)
         finally:
-            group.is_standing, group.scope, group.asked_at = False, None, math.inf
-            if self._waiting.get(group.key) is group:
-                del self._waiting[group.key]
+            group.is_standing, group.scope = False, None
+            self._end_request(group)
 
     def _leave(self, group: _Group, member: _Member) -> None:
         """Remove a member; if it asked, a task of the client goes on for the others."""
         group.members.pop(member, None)
         if group.asker is member:
-            group.asker, group.asked_at = None, math.inf
+            self._end_request(group)
             self._close(group)
             if group.members:
                 self._stand_by(group)

@@ -364,3 +364,27 @@ async def test_the_error_of_a_request_at_an_idle_queue_is_that_of_all(
 
         assert empty == [[]]
         assert len({id(error) for error in errors}) == 4
+
+        cluster.fronts[1].refusal = None
+        await queue.send(b"later")
+        assert values(await queue.receive(3, wait=5)) == [b"later"]
+
+
+async def test_after_the_error_of_a_request_the_next_receives_ask_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await queue.receive(wait=0)
+        cluster.fronts[1].refusal = InvalidRequestError("no")
+
+        async def receive() -> None:
+            with pytest.raises(InvalidRequestError, match="no"):
+                await queue.receive(3, wait=5)
+
+        for _ in range(3):
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                nursery.start_soon(receive)
+            assert trio.current_time() - began < 1
+            await trio.sleep(1)
