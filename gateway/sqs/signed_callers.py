@@ -4,6 +4,7 @@ Shell: it asks brokers for signing keys, and owns the clients of users. The fron
 in memory alone, and never the secrets that they are derived from.
 """
 
+import logging
 from typing import Final, final
 
 import trio
@@ -12,7 +13,7 @@ from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.callers import CallersOfClient
 from tidelog.gateway.sqs.http.messages import HttpRequest
-from tidelog.gateway.sqs.protocol.errors import SERVICE_UNAVAILABLE, SqsError
+from tidelog.gateway.sqs.protocol.errors import INTERNAL, SERVICE_UNAVAILABLE, SqsError
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.signature import (
     SERVICE_NAME,
@@ -30,6 +31,8 @@ from tidelog.wire.errors import (
     TidelogError,
 )
 from tidelog.wire.security.access_key import SigningKey, SigningScope, is_access_key_id
+
+_log = logging.getLogger("tidelog.gateway")
 
 FRESH_S: Final = 3.0
 """Seconds after which the front asks a broker again about a key in use, beside its requests."""
@@ -250,6 +253,9 @@ class SignedCallers:
                     self._drop(user)  # Before it closes: the next request begins another one.
         except TidelogError as error:
             user.failure = error
+        except Exception as error:  # noqa: BLE001  (the supervisor: others have clients, too)
+            _log.error("the client of a user failed unexpectedly", exc_info=error)
+            user.failure = SqsError(INTERNAL, "The client of the user failed.")
         finally:
             self._drop(user)
             if user.callers is None and user.failure is None:
