@@ -18,11 +18,14 @@ from tests.paths import ROOT
 from tests.system.docs.blocks import Block, Command, begins_like, commands_of, is_like
 
 FIRST_PORT: Final = 8433
-PORT_COUNT: Final = 5
+BROKER_COUNT: Final = 5
+FIRST_FRONT_PORT: Final = 9324
+PORT_COUNT: Final = BROKER_COUNT + 2
+"""Brokers and fronts of SQS."""
 _PORT: Final = re.compile(r"(?<=127\.0\.0\.[1-9]:)\d+")
 _MACHINE: Final = re.compile(r"\b10\.0\.0\.([1-8])(?=:)")
 """Addresses of several machines: other addresses of this one replace them."""
-_SERVE: Final = re.compile(r"^(?:exec )?tidelog serve\b", re.MULTILINE)
+_SERVE: Final = re.compile(r"^(?:exec )?tidelog (?:serve|sqs)\b", re.MULTILINE)
 _DEADLINE_S: Final = 250.0
 """For a command that hangs; everything here takes a few seconds."""
 
@@ -185,11 +188,25 @@ class PageRunner:
         """Return text with ports that are free."""
         text = text.replace(".venv/bin/tidelog", "tidelog")
         text = _MACHINE.sub(lambda machine: f"127.0.0.{int(machine[1]) + 1}", text)
-        return _PORT.sub(lambda port: str(int(port[0]) - FIRST_PORT + self._first_port), text)
+        return _PORT.sub(lambda port: str(self._first_port + _place_of(int(port[0]))), text)
 
     def _moved_back(self, text: str) -> str:
         """Return text with the ports of the page."""
-        return _PORT.sub(lambda port: str(int(port[0]) + FIRST_PORT - self._first_port), text)
+        return _PORT.sub(lambda port: str(_port_at(int(port[0]) - self._first_port)), text)
+
+
+def _place_of(port: int) -> int:
+    """Return the place of a port of a page among the ports that are free."""
+    if port >= FIRST_FRONT_PORT:
+        return port - FIRST_FRONT_PORT + BROKER_COUNT
+    return port - FIRST_PORT
+
+
+def _port_at(place: int) -> int:
+    """Return the port of a page that has a place."""
+    if BROKER_COUNT <= place < PORT_COUNT:
+        return place - BROKER_COUNT + FIRST_FRONT_PORT
+    return place + FIRST_PORT
 
 
 def _session(leader: int) -> list[int]:

@@ -11,7 +11,7 @@ import trio
 import tidelog
 from tests.paths import ROOT
 from tests.system.docs.blocks import Block, blocks_of
-from tests.system.docs.page_runner import PageRunner, free_ports, starts_a_broker
+from tests.system.docs.page_runner import PORT_COUNT, PageRunner, free_ports, starts_a_broker
 
 PAGES: Final = sorted(
     str(path.relative_to(ROOT))
@@ -28,6 +28,7 @@ PAGES: Final = sorted(
         "docs/encryption.md",
         "docs/operating.md",
         "docs/operations.md",
+        "docs/sqs.md",
         "docs/tls.md",
         "docs/upgrading.md",
     )
@@ -51,7 +52,7 @@ async def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     if "$ curl " in "".join(block.text for block in blocks) and shutil.which("curl") is None:
         pytest.skip("the commands of this page need curl")
     # Below the ports that the system gives to clients: one of those may have taken it meanwhile.
-    first_port = free_ports(14_000 + os.getpid() % 1_000 * 5 + PAGES.index(page) * 300)
+    first_port = free_ports(14_000 + os.getpid() % 1_000 * PORT_COUNT + PAGES.index(page) * 300)
     runner = PageRunner(tmp_path / "page", first_port)
     wanted = [block for block in blocks if not block.is_skipped]
     try:

@@ -16,11 +16,14 @@ from typing import Final, final
 import trio
 
 import tidelog
-from tests.system.docs.page_runner import PageRunner, free_ports
+from tests.system.docs.page_runner import PORT_COUNT, PageRunner, free_ports
 from tests.system.docs.site_pages import blocks_in
 
 PAGES: Final = ("README.md", "docs/groups.md", "docs/queues.md", "docs/transactions.md")
 _REMARK: Final = re.compile(r" +# .*$")
+_FRONT: Final = re.compile("boto3|AWS_|--sqs-listen")
+"""Found in the example of SQS, which has a broker of its own."""
+_SERVES: Final = "...\n... serving SQS on http://127.0.0.1:9324"
 _ASKS: Final = re.compile(r"tidelog queue (?:purge|seek|delete) ")
 
 
@@ -62,11 +65,12 @@ class Examples:
     def _print(self, *values: object) -> None:
         self.printed.append(values)
 
-    async def tell(self, command: str) -> None:
-        """Run a command; `HANDLE` stands for the receipt handle that was printed last."""
+    async def tell(self, command: str) -> str:
+        """Run a command, return its output; `HANDLE` is the last receipt handle."""
         output = await self._runner.script(command.replace("HANDLE", self._handle))
         if command.startswith("tidelog queue receive") and len(output.splitlines()) > 1:
             self._handle = output.split()[-1]
+        return output
 
     async def run(self, text: str, is_done: Callable[[], Awaitable[bool]] | None = None) -> None:
         """Run a fragment to its end, or until `is_done`."""
@@ -102,11 +106,13 @@ async def _cancel_when(is_done: Callable[[], Awaitable[bool]], scope: trio.Cance
 @asynccontextmanager
 async def examples(tmp_path: Path, place: int, serve: str = "") -> AsyncGenerator[Examples, None]:
     """Run a broker, by the command `serve` if it is given."""
-    runner = PageRunner(tmp_path / "page", free_ports(50_000 + os.getpid() % 500 * 20 + place * 5))
+    runner = PageRunner(
+        tmp_path / "page", free_ports(50_000 + os.getpid() % 250 * 40 + place * PORT_COUNT)
+    )
     try:
         async with AsyncExitStack() as stack:
             if serve:
-                await runner.serve(serve)
+                await runner.serve(serve, _SERVES if _FRONT.search(serve) else "")
             else:
                 broker = tidelog.open_broker(
                     tmp_path / "data", listen=runner.address, group_initial_rebalance_delay_ms=100
@@ -120,8 +126,10 @@ async def examples(tmp_path: Path, place: int, serve: str = "") -> AsyncGenerato
 
 
 async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
-    serve, *commands = commands_in("README.md")
-    suite, program, embedded, process, worker = python_in("README.md")
+    serve, *commands = [line for line in commands_in("README.md") if not _FRONT.search(line)]
+    suite, program, embedded, process, worker = [
+        text for text in python_in("README.md") if not _FRONT.search(text)
+    ]
     streams = [command for command in commands if "tidelog queue" not in command]
     queues = [command for command in commands if "tidelog queue" in command]
     async with examples(tmp_path, 0, serve) as world:
@@ -150,6 +158,16 @@ async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
 
     assert {values[-1] for values in world.printed[1:streamed]} >= {b"sent"}
     assert len(world.printed) == streamed + 4
+
+
+async def test_a_program_of_sqs_in_the_readme_runs(tmp_path: Path) -> None:
+    serve, *commands = [line for line in commands_in("README.md") if _FRONT.search(line)]
+    (program,) = [text for text in python_in("README.md") if _FRONT.search(text)]
+    async with examples(tmp_path, 4, serve) as world:
+        (tmp_path / "page" / "program.py").write_text(program, encoding="utf-8")
+        printed = await world.tell("; ".join([*commands, "python program.py"]))
+
+    assert "'Body': 'hello'" in printed
 
 
 async def test_the_example_of_a_member_of_a_group_runs(tmp_path: Path) -> None:

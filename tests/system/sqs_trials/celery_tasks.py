@@ -35,7 +35,7 @@ app.conf.update(
         "visibility_timeout": VISIBILITY_S,
         "wait_time_seconds": 5,
         "polling_interval": 0,
-        "fetch_message_attributes": ["All"],
+        "fetch_message_attributes": ["ApproximateFirstReceiveTimestamp"],
     },
 )
 
