@@ -9,6 +9,7 @@ from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_PARAMETER_VALUE,
+    SERVICE_UNAVAILABLE,
     SqsError,
     queue_does_not_exist,
 )
@@ -31,11 +32,15 @@ async def described(caller: Caller, queue: str, *, with_counts: bool = False) ->
     """Return the description of a queue by its tidelog name.
 
     Raises:
-        SqsError: There is no such queue.
+        SqsError: There is no such queue, or one of its brokers did not count in time.
     """
     found = await find(caller, queue, with_counts=with_counts)
     if found is None:
         raise queue_does_not_exist()
+    if with_counts and found.counts is None:
+        raise SqsError(
+            SERVICE_UNAVAILABLE, "The messages could not be counted: a broker does not answer."
+        )
     return found
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.gateway.sqs.actions.test_queues import attributes_at, create
 from tests.gateway.sqs.callers import open_caller
+from tidelog.client.admin import queue_counts
 from tidelog.gateway.sqs.actions.queue_attributes import (
     get_queue_attributes,
     set_queue_attributes,
@@ -23,6 +24,7 @@ from tidelog.gateway.sqs.protocol.errors import (
     INVALID_ATTRIBUTE_VALUE,
     INVALID_PARAMETER_VALUE,
     MISSING_PARAMETER,
+    SERVICE_UNAVAILABLE,
     SqsError,
 )
 from tidelog.gateway.sqs.protocol.requests import (
@@ -200,6 +202,20 @@ async def test_a_queue_may_name_itself_as_its_dead_letter_queue(tmp_path: Path) 
         found = await change(caller, url, RedrivePolicy=policy(caller, "dead", 4))
         assert json.loads(found["RedrivePolicy"])["maxReceiveCount"] == 4
         assert "RedrivePolicy" not in await change(caller, url, RedrivePolicy="")
+
+
+async def test_numbers_of_messages_are_never_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        monkeypatch.setattr(queue_counts, "_PATIENCE_S", 0.0)
+        for name in ("All", "ApproximateNumberOfMessagesDelayed"):
+            with pytest.raises(SqsError, match="could not be counted") as caught:
+                await get_queue_attributes(caller, GetQueueAttributesCall(url, [name]))
+            assert caught.value.shape is SERVICE_UNAVAILABLE
+        found = await get_queue_attributes(caller, GetQueueAttributesCall(url, ["DelaySeconds"]))
+        assert found.attributes == {"DelaySeconds": "0"}
 
 
 async def test_a_new_wait_time_is_that_of_the_next_receive(tmp_path: Path) -> None:
