@@ -31,7 +31,10 @@ from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.handlers.events import EventsHandler
-from tidelog.broker.handlers.feature_level import require_batch_format
+from tidelog.broker.handlers.feature_level import (
+    require_batch_format,
+    require_redrive_to_sources,
+)
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.handlers.held_batches import HeldBatches
@@ -405,7 +408,11 @@ class ApiHandlers:
         self._partitions.rest_of_queue = watch.rest_of
         for run in (server.run, watch.run):
             nursery.start_soon(run)
-        whole_queue = WholeQueueHandler(server, windows)
+        whole_queue = WholeQueueHandler(
+            server,
+            windows,
+            require_sources=partial(require_redrive_to_sources, self._cluster),
+        )
         send = SendHandler(
             server,
             windows,

@@ -8,6 +8,7 @@ from tidelog.coordinator.metadata.features import (
     COLUMNAR_BATCH_LEVEL,
     FORGET_NAMES_LEVEL,
     RECORD_LEVELS,
+    REDRIVE_SOURCES_LEVEL,
     batch_format,
     check_level,
     queue_settings_level,
@@ -58,6 +59,14 @@ async def require_access_keys(cluster: ClusterNode) -> None:
     Errors as in `require_labels`.
     """
     await _require(cluster, RECORD_LEVELS[AccessKeySet], "access keys")
+
+
+async def require_redrive_to_sources(cluster: ClusterNode) -> None:
+    """Check that a redrive may be restricted: a leader of an older version would not know it.
+
+    Errors as in `require_labels`.
+    """
+    await _require(cluster, REDRIVE_SOURCES_LEVEL, "redrives to sources only")
 
 
 async def require_forgetting(cluster: ClusterNode) -> None:

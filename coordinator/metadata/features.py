@@ -45,6 +45,8 @@ CREATE_QUEUES_LEVEL: Final = 5
 """Feature level at which each node that may be the controller knows the command for many queues."""
 FORGET_NAMES_LEVEL: Final = 6
 """The same of the command that forgets names of transactions."""
+REDRIVE_SOURCES_LEVEL: Final = 7
+"""Feature level at which each broker that may continue a redrive knows `only_sources`."""
 COLUMNAR_BATCH_LEVEL: Final = 6
 """Feature level from which producers may send batches of format version 2. Logs may hold some from
 then on, which versions of a lower level cannot read: the level does not fall below it again."""

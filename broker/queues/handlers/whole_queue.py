@@ -57,10 +57,23 @@ class WholeQueueHandler:
     On cancellation, a change may be carried out or not.
     """
 
-    def __init__(self, server: QueueServer, windows: DeduplicationWindows) -> None:
-        """Administer the queues of `server`."""
+    def __init__(
+        self,
+        server: QueueServer,
+        windows: DeduplicationWindows,
+        *,
+        require_sources: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Administer the queues of `server`.
+
+        Args:
+            server: Queues that this broker serves.
+            windows: Deduplication windows, which a purge ends.
+            require_sources: Checks that all brokers know redrives to sources only.
+        """
         self._server = server
         self._windows = windows
+        self._require_sources = require_sources
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
         """Count messages by state."""
@@ -205,6 +218,8 @@ class WholeQueueHandler:
             )
         if command.messages_per_s is not None and command.messages_per_s < 1:
             raise InvalidRequestError("messages_per_s must be at least 1, or not given")
+        if command.only_sources:
+            await self._require_sources()
 
         async def redrive(hosted: HostedPartition) -> int:
             core, now_ms = hosted.core, hosted.now_ms()

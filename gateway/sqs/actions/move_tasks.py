@@ -14,6 +14,7 @@ import msgspec
 
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.redrive_status import RedriveReport
+from tidelog.client.queue.queue import Queue
 from tidelog.gateway.sqs.actions.described import find
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.protocol.errors import (
@@ -78,7 +79,7 @@ async def start_message_move_task(
     if rate is not None and not 1 <= rate <= RATE_MAX:
         raise _out_of_range("MaxNumberOfMessagesPerSecond", RATE_MAX)
     queue = caller.state.queue(source.name)
-    if any(not report.is_over for report in await queue.redrives()):
+    if await _active(queue):
         raise _is_running()
     task = uuid.UUID(bytes=queue.new_redrive_id(), version=4)
     note = _Note(call.destination_arn, rate)
@@ -93,10 +94,17 @@ async def start_message_move_task(
     except UnknownTopicError as error:
         raise _not_found("DestinationArn") from error
     except InvalidRequestError as error:
-        # Another task has begun meanwhile; this one may have begun in some partitions.
+        # Most likely another task has begun meanwhile; this one may have begun in some partitions.
         await queue.cancel_redrive(task.bytes)
-        raise _is_running() from error
+        if any(each.redrive_id != task.bytes for each in await _active(queue)):
+            raise _is_running() from error
+        raise
     return MoveTaskStarted(_handle(task, call.source_arn or ""))
+
+
+async def _active(queue: Queue) -> list[RedriveReport]:
+    """Return the redrives of a queue that are not over."""
+    return [report for report in await queue.redrives() if not report.is_over]
 
 
 async def _destination_of(

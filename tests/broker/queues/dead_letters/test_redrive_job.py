@@ -1,5 +1,8 @@
 """Tests of redrive."""
 
+# A test lowers the feature level that the broker knows.
+# pyright: reportPrivateUsage=false
+
 from typing import Any
 
 import pytest
@@ -195,6 +198,22 @@ async def test_a_redrive_to_sources_only_leaves_messages_of_other_topics(
         assert (report.status, report.moved, report.skipped) == (RedriveStatus.COMPLETED, 1, 1)
         assert [each.value for each in await receive(client, orders)] == [b"a"]
         assert [each.value for each in await receive(client, dead)] == [b"b"]
+
+
+async def test_a_redrive_to_sources_only_needs_a_feature_level(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader of an earlier version would move messages anywhere."""
+    async with dead_letter_queue(mock_clock) as (_, broker, client, dead, _):
+        assert broker._cluster is not None
+        state = broker._cluster.metadata.state
+        with monkeypatch.context() as patched:
+            patched.setattr(state, "_feature_level", 6)
+            request = RedriveRequest(dead, [0], only_sources=True)
+            with pytest.raises(InvalidRequestError, match="feature level 7"):
+                await submit(client, api.REDRIVE, request).reply()
+
+        assert (await describe(client, dead)).status is None
 
 
 @pytest.mark.parametrize("too_long", [{"redrive_id": b"i" * 65}, {"note": "n" * 1025}])
