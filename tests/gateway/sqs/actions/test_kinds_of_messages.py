@@ -209,3 +209,17 @@ async def test_a_size_limit_of_a_queue_holds_for_each_entry(tmp_path: Path) -> N
             "One or more parameters cannot be validated. Reason: Message must be shorter than 1024"
             " bytes."
         )
+
+
+async def test_a_message_that_cannot_be_delivered_becomes_a_dead_letter(tmp_path: Path) -> None:
+    async with open_caller(tmp_path) as caller:
+        admin = caller.client.admin
+        await admin.create_queue("orders-dead")
+        await admin.create_queue("orders", dead_letter_queue="orders-dead")
+        await caller.client.queue("orders").send(random.Random(1).randbytes(2 << 20))
+        # The topic loses the first chunk of the value.
+        await admin.delete_records("orders", 0, 1)
+        assert await receive(caller) == []
+        (dead,) = await caller.client.queue("orders").dead_letters()
+        assert dead.origin is not None
+        assert dead.origin.reason.startswith("the SQS front cannot deliver it: ")
