@@ -1,6 +1,7 @@
 """The SDKs for JavaScript v3 and Java v2, and the last boto3 that spoke the query protocol."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.paths import ROOT
 from tests.system.integration.processes import environment
 from tests.system.sqs.fronts import running_broker, running_front
 
@@ -70,6 +72,25 @@ def test_the_sdk_for_java(variables: dict[str, str], tmp_path: Path) -> None:
     said = run(folder, variables, "mvn", "--quiet", "--batch-mode", "compile", "exec:java")
 
     assert "all passed" in said
+
+
+def test_the_example_of_celery(variables: dict[str, str], tmp_path: Path) -> None:
+    variables = {**variables, "RESULTS": str(tmp_path / "results"), "PYTHONWARNINGS": "ignore"}
+    celery = [sys.executable, "-m", "celery", "--app", "celery_orders", "worker"]
+    with (tmp_path / "worker.log").open("wb") as log:
+        worker = subprocess.Popen(
+            celery, cwd=ROOT / "examples", env=variables, stdout=log, stderr=log
+        )
+    try:
+        said = run(ROOT / "examples", variables, sys.executable, "celery_orders.py")
+    finally:
+        worker.terminate()
+        worker.wait()
+
+    charged, shipped, reminded = said.splitlines()
+    assert charged == "order 17 is charged after 1 retry"
+    assert shipped == "10 packets of 5500 g are shipped"
+    assert re.fullmatch(r"the reminder came after ([3-9]|\d\d) s", reminded)
 
 
 def test_aioboto3_with_a_hundred_tasks(variables: dict[str, str]) -> None:
