@@ -37,7 +37,7 @@ _ENVIRONMENT: Final = {"PYTHONPATH": str(ROOT)}
 _PEERS: Final = ROOT / "build" / "peers"
 _CONNECTIONS: Final = 64
 _BATCHES: Final = (1, 10)
-_WARM_UPS: Final = 2
+_WARM_UPS: Final = 3
 """Rounds that do not count: a JVM compiles frequent code as it runs."""
 _FIRST: Final = 2_000
 """Messages of the first round, and least of the others."""
@@ -173,22 +173,37 @@ def _interleaved(
     """Measure all systems in turn, each time on a new queue.
 
     A repetition takes about `seconds`, by the rate of the previous one, unless the order has a
-    rate.
+    rate. A peer that fails is left out from then on.
     """
     found: dict[str, list[_Measured]] = {system.name: [] for system in systems}
     rates = dict.fromkeys(found, order.rate or _FIRST / seconds)
     for number in range(repetitions + _WARM_UPS):
         for place, system in enumerate(systems):
-            queue = f"{what}-{number}-{place}"
-            system.create(system.address, queue)
+            if system.name not in found:
+                continue
             count = max(_FIRST, int(rates[system.name] * seconds))
-            measured = _run(system, replace(order, queues=[queue], count=count))
-            system.delete(system.address, queue)
+            order = replace(order, queues=[f"{what}-{number}-{place}"], count=count)
+            try:
+                measured = _through_queue(system, order)
+            except (OSError, RuntimeError) as error:
+                if system.name not in (_ELASTICMQ, _UNSTORED):
+                    raise
+                sys.stderr.write(f"{what}: without {system.name}, which failed: {error}\n")
+                del found[system.name]
+                continue
             if not order.rate:
                 rates[system.name] = measured.rate
             if number >= _WARM_UPS:
                 found[system.name].append(measured)
     return found
+
+
+def _through_queue(system: _System, order: SqsOrder) -> _Measured:
+    (queue,) = order.queues
+    system.create(system.address, queue)
+    measured = _run(system, order)
+    system.delete(system.address, queue)
+    return measured
 
 
 def _idle_percent(system: _System, queue_count: int, cycles: int) -> tuple[list[float], int]:
@@ -224,8 +239,14 @@ def _signed(system: _System) -> _System:
     )
     servers.wait_ports([port])
     key = trio.run(_access_key, broker)
+
     # Queues are created without signatures.
-    create, delete = (lambda _, name, do=do: do(system.address, name) for do in (_create, _delete))
+    def create(_: tuple[str, int], name: str) -> None:
+        _create(system.address, name)
+
+    def delete(_: tuple[str, int], name: str) -> None:
+        _delete(system.address, name)
+
     return _System(
         _SIGNED, servers, ("127.0.0.1", port), create=create, delete=delete, access_key=key
     )
@@ -345,7 +366,11 @@ def _latency_rows(what: str, found: dict[str, list[_Measured]]) -> list[Row]:
 
 
 def _memory_rows(systems: Sequence[_System]) -> list[Row]:
-    resident = {system.name: system.servers.resident_bytes / 1e6 for system in systems}
+    resident = {
+        system.name: system.servers.resident_bytes / 1e6
+        for system in systems
+        if system.servers.are_alive
+    }
     rows = [
         Row(f"SQS: memory after the load, {name}, MB", f"{megabytes:,.0f}")
         for name, megabytes in resident.items()
