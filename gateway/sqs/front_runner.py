@@ -11,7 +11,7 @@ import trio
 
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.http.front_server import FrontServer
-from tidelog.gateway.sqs.server import FrontConfig, open_front
+from tidelog.gateway.sqs.server import FrontConfig, listen_for, open_front
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import ConfigError, TidelogError
 
@@ -60,6 +60,8 @@ class FrontRunner:
             ConfigError: The front cannot listen on its address.
             TidelogError: The client cannot connect, for a reason that no wait removes.
         """
+        # A wrong address is refused now, not when a broker is there.
+        (await listen_for(self._env, self._config)).close()
         failure: TidelogError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._give_up_at, ending)

@@ -48,7 +48,7 @@ async def open_front(
         ConfigError: The front cannot listen on the address, or must not without signatures.
     """
     config, env = config or FrontConfig(), env or real_env()
-    listener = await _listen(env, config)
+    listener = await listen_for(env, config)
     metrics = FrontMetrics()
 
     def families() -> list[Family]:
@@ -94,7 +94,7 @@ def check_listen(config: FrontConfig) -> None:
         )
 
 
-async def _listen(env: Env, config: FrontConfig) -> Listener:
+async def listen_for(env: Env, config: FrontConfig) -> Listener:
     """Listen on the address of a front.
 
     Raises:

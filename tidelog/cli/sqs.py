@@ -230,6 +230,8 @@ async def _serve(broker: str, config: "FrontConfig") -> None:
             *front.address,
             broker,
         )
+        if config.checks_signatures:
+            _log.info("requests need an access key: tidelog access-key create user:NAME")
         _collect_rarely()
 
     given = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())

@@ -16,7 +16,7 @@ from tidelog.gateway.sqs.http.front_server import FrontServer
 from tidelog.gateway.sqs.listen_address import ListenAddress
 from tidelog.gateway.sqs.server import FrontConfig
 from tidelog.wire.env.real.real_env import real_env
-from tidelog.wire.errors import AuthenticationFailedError, ConnectionLostError
+from tidelog.wire.errors import AuthenticationFailedError, ConfigError, ConnectionLostError
 
 OPEN = FrontConfig(ListenAddress("127.0.0.1", 0), checks_signatures=False)
 
@@ -57,6 +57,21 @@ async def test_a_front_ends_for_a_reason_that_no_wait_removes() -> None:
     runner = runner_of([AuthenticationFailedError("no such user")], "127.0.0.1:1", [])
 
     with pytest.raises(AuthenticationFailedError, match="no such user"):
+        await runner.run_until(trio.Event())
+
+
+async def test_a_wrong_address_is_refused_before_a_broker_is_there() -> None:
+    address = ListenAddress("192.0.2.1", 9324)
+    config = OPEN._replace(listen=address, checks_signatures=True)
+    runner = FrontRunner(
+        lambda: tidelog.connect("127.0.0.1:1"),
+        config,
+        waits_for=(ConnectionLostError,),
+        on_start=lambda _: None,
+        env=real_env(),
+    )
+
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:9324 for SQS"):
         await runner.run_until(trio.Event())
 
 
