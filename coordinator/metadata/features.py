@@ -46,10 +46,13 @@ CREATE_QUEUES_LEVEL: Final = 5
 FORGET_NAMES_LEVEL: Final = 6
 """The same of the command that forgets names of transactions."""
 REDRIVE_SOURCES_LEVEL: Final = 7
-"""Feature level at which each broker that may continue a redrive knows `only_sources`."""
+"""Feature level at which each broker that may continue a redrive knows `only_sources`. The metadata
+do not show which redrives run, so the level does not fall below it again."""
 COLUMNAR_BATCH_LEVEL: Final = 6
 """Feature level from which producers may send batches of format version 2. Logs may hold some from
 then on, which versions of a lower level cannot read: the level does not fall below it again."""
+_KEPT_LEVELS: Final = (COLUMNAR_BATCH_LEVEL, REDRIVE_SOURCES_LEVEL)
+"""Levels below which the level does not fall again."""
 _TOPIC_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ENCRYPTION_SETTINGS, 4)
 _QUEUE_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ALERT_SETTINGS, 3)
 
@@ -64,8 +67,8 @@ def record_level(record: Record) -> int:
     level = RECORD_LEVELS.get(type(record), 0)
     if isinstance(record, TransactionCommitted):
         return record.level
-    if isinstance(record, FeatureLevelSet) and record.level >= COLUMNAR_BATCH_LEVEL:
-        return COLUMNAR_BATCH_LEVEL
+    if isinstance(record, FeatureLevelSet):
+        return max((each for each in _KEPT_LEVELS if each <= record.level), default=level)
     if isinstance(record, TopicCreated):
         settings = () if record.queue is None else record.queue.overrides
     elif isinstance(record, TopicAltered):

@@ -226,6 +226,17 @@ def test_the_level_does_not_fall_below_that_of_columnar_batches() -> None:
             machine.handle(SetFeatureLevel(5, [1, 2]), now_ms=NOW_MS)
 
 
+def test_the_level_does_not_fall_while_a_redrive_to_sources_may_run() -> None:
+    """A leader of level 6 would continue it to whatever topic a header names."""
+    cluster = started(NEWEST)
+    cluster.do(SetFeatureLevel(7, [1]))
+
+    with pytest.raises(
+        InvalidRequestError, match="6 is not possible: the metadata has records of level 7"
+    ):
+        cluster.do(SetFeatureLevel(6, [1]))
+
+
 def test_the_level_cannot_fall_below_the_record_of_the_level() -> None:
     cluster = started(NEW)
     cluster.do(SetFeatureLevel(1, [1]))

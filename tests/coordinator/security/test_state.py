@@ -38,12 +38,12 @@ READ = Grant("user:alice", "topic", "orders*", ("read",))
 DENY = Grant("role:readers", "topic", "orders-secret", ("read",), is_deny=True)
 
 
-def secured() -> Cluster:
-    """Return a cluster of one broker with the feature level of security records."""
+def secured(level: int = OWN_LEVELS.max_level) -> Cluster:
+    """Return a cluster of one broker with a feature level, by default that of all records."""
     cluster = Cluster()
     cluster.supported_levels = OWN_LEVELS
     cluster.start(1)
-    cluster.do(SetFeatureLevel(OWN_LEVELS.max_level, [1]))
+    cluster.do(SetFeatureLevel(level, [1]))
     return cluster
 
 
@@ -156,8 +156,7 @@ def test_a_user_has_a_limited_number_of_access_keys() -> None:
 
 
 def test_access_keys_need_their_feature_level() -> None:
-    cluster = secured()
-    cluster.do(SetFeatureLevel(6, [1]))
+    cluster = secured(6)
     cluster.do(SetUser("alice", None))
     with pytest.raises(InvalidRequestError, match="feature level 7 is needed"):
         cluster.do(access_key("1"))

@@ -94,17 +94,17 @@ def test_a_level_that_holds_is_shown_as_json_and_does_not_fall(
     monkeypatch.setenv("TIDELOG_BROKER", broker_address)
     wait_for_level(broker_address)
 
-    for words in ([], ["--upgrade"], ["--downgrade", "6"]):
+    for words in ([], ["--upgrade"], ["--downgrade", "7"]):
         assert main.run(["cluster", "features", *words, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {
-            "level": 6,
-            "newest_level": 6,
-            "nodes": [{"node_id": 1, "supported": {"min_level": 0, "max_level": 6}}],
+            "level": 7,
+            "newest_level": 7,
+            "nodes": [{"node_id": 1, "supported": {"min_level": 0, "max_level": 7}}],
             "obstacles": [],
         }
-    assert main.run(["cluster", "features", "--downgrade", "7"]) == 1
-    assert "the feature level is 6, and 7 is higher; use --upgrade" in capsys.readouterr().err
+    assert main.run(["cluster", "features", "--downgrade", "8"]) == 1
+    assert "the feature level is 7, and 8 is higher; use --upgrade" in capsys.readouterr().err
     assert main.run(["cluster", "features", "--downgrade", "0"]) == 1
     assert capsys.readouterr().err.startswith(
-        "error: feature level 0 is not possible: the metadata has records of level 6, which"
+        "error: feature level 0 is not possible: the metadata has records of level 7, which"
     )
