@@ -28,8 +28,9 @@ class Impersonation:
     """The identity that the gateway has proved."""
     expires_at_ms: int
     """Unix milliseconds after which it acts for the user no more, without a renewal."""
-    is_current: Callable[[], bool] = field(repr=False, compare=False)
-    """Returns whether the access key is enabled, and the gateway may impersonate."""
+    is_allowed: Callable[["ClientIdentity"], bool] = field(repr=False, compare=False)
+    """Returns whether the access key is enabled, and a gateway with this identity may impersonate.
+    """
 
 
 @final
@@ -70,7 +71,7 @@ def impersonated(principal: Principal, impersonation: Impersonation) -> ClientId
         principal,
         expires_at_ms=min(ends),
         how=IMPERSONATED,
-        is_current=lambda: actor.is_current() and impersonation.is_current(),
+        is_current=lambda: actor.is_current() and impersonation.is_allowed(actor),
         impersonation=impersonation,
     )
 

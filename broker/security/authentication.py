@@ -153,7 +153,13 @@ class AuthenticationHandler:
         if impersonation is None:
             return identity
         # A gateway renews its own identity: the connection never acts for it in between.
-        return impersonated(context.identity.principal, replace(impersonation, actor=identity))
+        renewed = impersonated(context.identity.principal, replace(impersonation, actor=identity))
+        if not renewed.is_current():
+            raise AuthenticationFailedError(
+                f"{found.principal} may not act for {renewed.principal} any more; open another"
+                " connection"
+            )
+        return renewed
 
     async def _wait(self, context: RequestContext, attempts: Attempts) -> None:
         """Wait as long as the failures of an address say.

@@ -106,11 +106,11 @@ class ImpersonationHandler:
         end_ms = scope_end_ms(SigningScope(request.date, request.region, request.service))
         assert end_ms is not None, "the proof has a date"
 
-        def is_current() -> bool:
+        def is_allowed(by: ClientIdentity) -> bool:
             decider = access()
-            return keys.is_current(known) and (decider is None or decider.may_impersonate(actor))
+            return keys.is_current(known) and (decider is None or decider.may_impersonate(by))
 
-        return impersonated(principal, Impersonation(actor, end_ms, is_current))
+        return impersonated(principal, Impersonation(actor, end_ms, is_allowed))
 
 
 def _audit(context: RequestContext, request: ImpersonateRequest, result: str) -> None:

@@ -10,6 +10,8 @@ import trio
 from joserfc.jwk import ECKey
 from trio.testing import MockClock
 
+from tests.broker.security.access_world import administrator, features_known, grant, revoke
+from tests.broker.security.gateways import impersonate, with_key
 from tests.broker.security.jwt.providers import (
     AUDIENCE,
     ISSUER,
@@ -25,7 +27,7 @@ from tidelog.broker.security.jwt.jwt_logins import JwtLogins
 from tidelog.broker.security.jwt.jwt_verifier import CLOCK_SKEW_S
 from tidelog.broker.security.jwt.refresh_schedule import REFRESH_S, UNKNOWN_KEY_S
 from tidelog.broker.security.operator_inputs import OperatorInputs
-from tidelog.broker.server import open_broker
+from tidelog.broker.server import Broker, open_broker
 from tidelog.wire.errors import (
     AuthenticationFailedError,
     AuthenticationRequiredError,
@@ -70,16 +72,16 @@ class KeyServer:
 
 
 @asynccontextmanager
-async def broker_of(world: World, keys: KeyServer, **settings: object) -> AsyncGenerator[None]:
+async def broker_of(world: World, keys: KeyServer, **settings: object) -> AsyncGenerator[Broker]:
     async with open_broker(
         config(**{**SETTINGS, **settings}),
         world.env,
         world.disk,
         secret=SECRET,
         inputs=OperatorInputs(fetch_jwt_keys=keys),
-    ):
+    ) as broker:
         await settle()
-        yield
+        yield broker
 
 
 @asynccontextmanager
@@ -193,6 +195,49 @@ async def test_a_later_token_renews_the_connection(
             await login(client, token_of(world, keys.provider, lasts_s=0))
             await trio.sleep(CLOCK_SKEW_S - 10)
         assert await is_served(client)
+
+
+async def test_a_front_acts_for_no_user_with_a_token_that_has_lost_the_role(
+    autojump_clock: MockClock, keys: KeyServer
+) -> None:
+    world = world_of(autojump_clock)
+    async with (
+        broker_of(world, keys, authorization="enforce") as broker,
+        administrator(world, broker) as admin,
+        client_of(world) as front,
+    ):
+        await features_known(admin)
+        key = await with_key(broker)
+        await grant(admin, "role:front impersonate cluster")
+        await login(front, token_of(world, keys.provider, sub="front", roles=["front"]))
+        await impersonate(front, key)
+        await login(front, token_of(world, keys.provider, sub="front", roles=["front", "other"]))
+
+        with pytest.raises(AuthenticationFailedError, match="may not act for user:alice any more"):
+            await login(front, token_of(world, keys.provider, sub="front", roles=["other"]))
+
+
+async def test_a_front_keeps_the_rights_of_its_newest_token(
+    autojump_clock: MockClock, keys: KeyServer
+) -> None:
+    world = world_of(autojump_clock)
+    async with (
+        broker_of(world, keys, authorization="enforce") as broker,
+        administrator(world, broker) as admin,
+        client_of(world) as front,
+    ):
+        await features_known(admin)
+        key = await with_key(broker)
+        await grant(admin, "role:old impersonate cluster", "role:new impersonate cluster")
+        for role in ("old", "new"):
+            await login(front, token_of(world, keys.provider, sub="front", roles=[role]))
+            if role == "old":
+                await impersonate(front, key)
+        await revoke(admin, "role:old impersonate cluster")
+        await front.ask(api.METADATA, MetadataRequest(None))
+        await revoke(admin, "role:new impersonate cluster")
+        with pytest.raises(ConnectionLostError):
+            await front.ask(api.METADATA, MetadataRequest(None))
 
 
 async def test_a_token_of_another_user_does_not_take_the_connection_over(
