@@ -4,7 +4,7 @@ Shell: without tasks.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar, final
+from typing import Final, Protocol, TypeVar, final
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from tidelog.wire.errors import (
     NotLeaderError,
     RetriableError,
     UnknownQueueError,
+    UnsupportedVersionError,
     WireFormatError,
     from_wire,
 )
@@ -32,6 +33,9 @@ from tidelog.wire.messages.queues import (
 from tidelog.wire.messages.redrives import DescribeRedriveRequest, RedriveDescription
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.rpc import RpcConnection
+
+_REDRIVE_ID_VERSION: Final = 2
+"""First version of REDRIVE with an id and a restriction to sources."""
 
 Result = TypeVar("Result", bound="PartitionResult")
 Answer = TypeVar("Answer")
@@ -120,11 +124,22 @@ class PartitionCalls:
         return await self.call_all(ask, is_repeatable=True)
 
     async def redrive(self, wanted: RedriveRequest) -> list[QueuePartitionDone]:
-        """Start or cancel a redrive; id and partitions of `wanted` are filled in here."""
+        """Start or cancel a redrive; id and partitions of `wanted` are filled in here.
+
+        Raises:
+            UnsupportedVersionError: A broker would skip fields of `wanted`: it would start another
+                redrive, or cancel any.
+        """
+        is_of_id = bool(wanted.redrive_id) or wanted.only_sources
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
         ) -> Sequence[QueuePartitionDone]:
+            if is_of_id and connection.version_of(api.REDRIVE) < _REDRIVE_ID_VERSION:
+                raise UnsupportedVersionError(
+                    f"the broker at {connection.peer} would skip the id or the restriction of a"
+                    " redrive; upgrade it"
+                )
             request = replace(wanted, queue_id=queue.queue_id, partitions=partitions)
             return (await self._cluster.call_once(connection, api.REDRIVE, request)).results
 

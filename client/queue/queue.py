@@ -626,6 +626,7 @@ class Queue:
 
         Raises:
             InvalidRequestError: Another redrive runs, or the arguments contradict each other.
+            UnsupportedVersionError: A broker is too old for an id or `only_sources`.
             UnknownTopicError: There is no such topic.
         """
         destination = None

@@ -6,8 +6,9 @@ from trio.testing import MockClock
 
 from tests.client.queue_fixture import fill, lead, made, queue_of, work_queue
 from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
-from tidelog.wire.errors import UnknownQueueError, UnknownTopicError
+from tidelog.wire.errors import UnknownQueueError, UnknownTopicError, UnsupportedVersionError
 from tidelog.wire.messages.queues import MessageState
+from tidelog.wire.protocol import api
 
 
 async def test_a_peek_returns_messages_with_their_states(autojump_clock: MockClock) -> None:
@@ -105,6 +106,28 @@ async def test_a_dead_letter_has_its_origin_and_is_redriven_there(
         await dead.cancel_redrive()
         with pytest.raises(UnknownTopicError):
             await dead.redrive(to_topic="nope")
+
+
+async def test_an_older_broker_gets_no_redrive_whose_id_or_restriction_it_would_skip(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.REDRIVE, "max_version", 1)
+    async with work_queue(autojump_clock) as (client, queue):
+        dead = await made(client, "dead")
+        await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
+        await queue.send(b"poison")
+        (message,) = await queue.receive()
+        await message.reject("broken")
+        for refused in (
+            dead.redrive(redrive_id=b"1"),
+            dead.redrive(only_sources=True),
+            dead.cancel_redrive(b"1"),
+        ):
+            with pytest.raises(UnsupportedVersionError, match="would skip the id or the restri"):
+                await refused
+        assert (await dead.redrive_status()).status is None
+        await dead.redrive()
+        await dead.cancel_redrive()
 
 
 @pytest.mark.statement("b55")
