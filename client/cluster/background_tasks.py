@@ -67,9 +67,9 @@ class BackgroundTasks:
         self._parked: dict[ParkedTask, float] = {}
         """Parked tasks, each with the time at which it is woken at the latest."""
         self._by_time: dict[float, dict[ParkedTask, None]] = {}
-        """Those with a time."""
+        """Those with a time; a time stays until it has passed, also when nothing waits for it."""
         self._times: list[float] = []
-        """A heap of the times in `_by_time`, and of others that nothing waits for any more."""
+        """A heap of the times in `_by_time`, each once."""
         self._alarm: trio.CancelScope | None = None
         """Scope of the task that keeps the times, while it runs."""
         nursery.start_soon(self._close_when_cancelled)
@@ -148,22 +148,23 @@ class BackgroundTasks:
         waiting = self._by_time.get(at)
         if waiting is not None:
             waiting.pop(waiter, None)
-            if not waiting:
-                del self._by_time[at]
 
     async def _keep_times(self) -> None:
         """Wake parked tasks at their times, while there are any with a time."""
-        while self._by_time:
-            while self._times[0] not in self._by_time:
-                heappop(self._times)
+        while self._forget_free_times():
             with trio.CancelScope(deadline=self._times[0]) as self._alarm:
                 await trio.sleep_forever()
             now = trio.current_time()
             while self._times and self._times[0] <= now:
-                for waiter in self._by_time.pop(heappop(self._times), ()):
+                for waiter in self._by_time.pop(heappop(self._times)):
                     waiter.wake()
-        self._times.clear()
         self._alarm = None
+
+    def _forget_free_times(self) -> bool:
+        """Forget the next times that nothing waits for; return whether there are others."""
+        while self._times and not self._by_time[self._times[0]]:
+            del self._by_time[heappop(self._times)]
+        return bool(self._times)
 
     async def until_closed(self, do: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of a call; cancel the call when the client is closed.

@@ -125,6 +125,26 @@ async def test_a_background_task_ends_quietly_when_the_client_is_closed() -> Non
             await trio.sleep_forever()
 
 
+async def test_waits_that_end_early_leave_one_time_for_all_of_the_same_end(
+    autojump_clock: MockClock,
+) -> None:
+    waiter = ParkedTask()
+    async with tasks_of() as tasks, trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(tasks.park, waiter, trio.current_time() + 20)
+            await trio.testing.wait_all_tasks_blocked()
+            waiter.wake()
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(vars(tasks)["_times"]) == len(vars(tasks)["_by_time"]) == 1
+
+        began_at = trio.current_time()
+        await tasks.park(waiter, began_at + 20)
+        assert trio.current_time() == began_at + 20
+        await trio.sleep(1)
+        assert not vars(tasks)["_times"]
+        assert not vars(tasks)["_by_time"]
+
+
 # -- calls of a client -----------------------------------------------------------------------------
 
 
