@@ -125,9 +125,8 @@ async def test_a_background_task_ends_quietly_when_the_client_is_closed() -> Non
             await trio.sleep_forever()
 
 
-async def test_waits_that_end_early_leave_one_time_for_all_of_the_same_end(
-    autojump_clock: MockClock,
-) -> None:
+@pytest.mark.usefixtures("autojump_clock")
+async def test_waits_that_end_early_leave_one_time_for_all_of_the_same_end() -> None:
     waiter = ParkedTask()
     async with tasks_of() as tasks, trio.open_nursery() as nursery:
         for _ in range(100):
