@@ -185,6 +185,7 @@ class DeduplicationWindows:
         partition = window.partition
         try:
             part = yield from self._read_on(window, base_offset, max_bytes=1)
+            part.begin_at(base_offset)  # The index leads to a batch before it.
             data = part.read()
         except OSError as error:
             raise partition.reading_failed(error) from error

@@ -253,6 +253,22 @@ async def test_a_repeated_send_request_returns_the_original_offsets_at_any_time(
         assert len(await fetch_all(client, topic_of(broker))) == 4
 
 
+@pytest.mark.statement("b39")
+async def test_a_send_is_repeated_behind_and_before_sends_of_others(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        await send(client, queue, (b"a", "1"))
+        batch = outgoing(queue, (b"b", "2"), producer_id=9, sequence=0)
+        first = await submit_send(client, queue, batch).reply()
+        await send(client, queue, (b"c", "3"))
+
+        again = await submit_send(client, queue, batch).reply()
+
+        assert again.offsets == first.offsets == [1]
+        assert len(await fetch_all(client, topic_of(broker))) == 3
+
+
 async def test_another_batch_under_the_same_sequence_is_refused(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
