@@ -125,8 +125,9 @@ async def test_a_background_task_ends_quietly_when_the_client_is_closed() -> Non
             await trio.sleep_forever()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_waits_that_end_early_leave_one_time_for_all_of_the_same_end() -> None:
+async def test_waits_that_end_early_leave_one_time_for_all_of_the_same_end(
+    autojump_clock: MockClock,
+) -> None:
     waiter = ParkedTask()
     async with tasks_of() as tasks, trio.open_nursery() as nursery:
         for _ in range(100):
@@ -136,9 +137,9 @@ async def test_waits_that_end_early_leave_one_time_for_all_of_the_same_end() -> 
             await trio.testing.wait_all_tasks_blocked()
         assert len(vars(tasks)["_times"]) == len(vars(tasks)["_by_time"]) == 1
 
-        began_at = trio.current_time()
+        began_at = autojump_clock.current_time()
         await tasks.park(waiter, began_at + 20)
-        assert trio.current_time() == began_at + 20
+        assert autojump_clock.current_time() == began_at + 20
         await trio.sleep(1)
         assert not vars(tasks)["_times"]
         assert not vars(tasks)["_by_time"]
