@@ -44,7 +44,7 @@ class RequestParser:
 
     __slots__ = (
         "_body",
-        "_body_bytes",
+        "_has_body_part",
         "_head_bytes",
         "_headers",
         "_is_in_head",
@@ -61,9 +61,11 @@ class RequestParser:
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._headers: dict[bytes, bytes] = {}
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._body: bytes | bytearray = b""
+        self._has_body_part = False
+        """Whether the bytes that are being parsed have a part of the body."""
         self._head_bytes = 0
+        """Bytes of the request since its begin, or since the last part of its body."""
         self._is_in_head = False
         self.requests: deque[ParsedRequest] = deque()
         """Complete requests that were not taken yet."""
@@ -97,15 +99,21 @@ class RequestParser:
         except httptools.HttpParserError as error:
             if not (self.requests and not self.requests[-1].keeps_alive):
                 self.refusal = RequestRefusal(400, f"this is not an HTTP/1.1 request: {error}")
-        if self._is_in_head:
-            self._head_bytes += len(data)
+        self._count(len(data))
+
+    def _count(self, fed_bytes: int) -> None:
+        """Limit what is no body: also extensions of chunks, and fields behind the body."""
+        if self._has_body_part:
+            self._has_body_part = False
+        elif not self.is_between:
+            self._head_bytes += fed_bytes
             if self._head_bytes > HEAD_MAX_BYTES:
                 self.refusal = _head_too_large()
 
     def on_message_begin(self) -> None:
         """Begin a request (callback of httptools)."""
         self._target, self._headers = b"", {}
-        self._body, self._body_bytes = [], 0
+        self._body, self._has_body_part = b"", False
         self._head_bytes, self._is_in_head = 0, True
         if not self.requests:
             self.held_bytes = 0
@@ -117,9 +125,13 @@ class RequestParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header (callback of httptools).
 
+        Fields behind a body in chunks are dropped: they must not replace what its head says.
+
         Raises:
             RequestRefusal: There are too many.
         """
+        if not self._is_in_head:
+            return
         headers, name = self._headers, name.lower()
         if name in headers:
             headers[name] = b"%b,%b" % (headers[name], value)
@@ -139,7 +151,8 @@ class RequestParser:
         if length is not None and int(length) > BODY_MAX_BYTES:
             raise _body_too_large()
         if b"expect" in self._headers:
-            self.wants_continue = self._headers[b"expect"].lower() == b"100-continue"
+            is_1_0 = self._parser.get_http_version() == "1.0"  # It knows no interim responses.
+            self.wants_continue = not is_1_0 and self._headers[b"expect"].lower() == b"100-continue"
 
     def on_body(self, part: bytes) -> None:
         """Take a part of the body (callback of httptools).
@@ -147,24 +160,25 @@ class RequestParser:
         Raises:
             RequestRefusal: The body is too large.
         """
-        self._body_bytes += len(part)
-        if self._body_bytes > BODY_MAX_BYTES:
+        if len(self._body) + len(part) > BODY_MAX_BYTES:
             raise _body_too_large()
         self.held_bytes += len(part)
-        self._body.append(part)
+        if not self._body:
+            self._body = part
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)  # Chunks may have a byte each.
+            self._body += part
+        self._head_bytes, self._has_body_part = 0, True
         self.wants_continue = False
 
     def on_message_complete(self) -> None:
         """Complete a request (callback of httptools)."""
-        body = self._body
         request = HttpRequest(
-            self._parser.get_method(),
-            self._target,
-            self._headers,
-            body[0] if len(body) == 1 else b"".join(body),
+            self._parser.get_method(), self._target, self._headers, bytes(self._body)
         )
         self.requests.append(ParsedRequest(request, self._parser.should_keep_alive()))
-        self._headers, self._body = {}, []
+        self._headers, self._body = {}, b""
         self.wants_continue = False
 
 

@@ -1,5 +1,7 @@
 """Requests from bytes, as the parser of the SQS front finds them."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,45 @@ def test_a_body_may_come_in_chunks(at_once: int) -> None:
     assert [each.request.body for each in parser.requests] == [b"body", b"body"]
 
 
+def test_fields_behind_a_body_do_not_replace_headers() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n"
+    data = CHUNKED.replace(b"POST / HTTP/1.1\r\n", head).replace(b"Trailer: x", b"Host: x\r\nA: x")
+    (parsed,) = fed(data).requests
+
+    assert parsed.request.headers == {b"host": b"a", b"transfer-encoding": b"chunked"}
+
+
+@pytest.mark.parametrize(
+    "begin", [b"2\r\n{}\r\n0\r\nX-Trailer: ", b"2\r\n{}\r\n2;extension="], ids=["field", "chunk"]
+)
+def test_what_a_client_sends_beside_a_body_is_limited_too(begin: bytes) -> None:
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    allowed = head + begin + b"a" * (HEAD_MAX_BYTES - 3_000)
+    assert fed(allowed, at_once=1_000).refusal is None
+
+    refusal = fed(allowed + b"a" * 5_000, at_once=1_000).refusal
+
+    assert refusal is not None
+    assert refusal.status == 431
+
+
+def test_a_body_of_small_chunks_takes_no_more_memory_than_its_bytes() -> None:
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"".join(b"2\r\n%02d\r\n" % (each % 100) for each in range(20_000))
+    parser = RequestParser()
+    tracemalloc.start()
+    try:
+        parser.feed(memoryview(head + chunks))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    parser.feed(memoryview(b"0\r\n\r\n"))
+
+    assert held < 2 * 40_000 + (64 << 10)
+    assert len(parser.requests[0].request.body) == 40_000
+
+
 @pytest.mark.parametrize(
     ("head", "keeps_alive"),
     [
@@ -79,6 +120,8 @@ def test_a_client_may_wait_for_leave_to_send_its_body() -> None:
     complete = fed(head + b"hi", at_once=len(head))
     assert not complete.wants_continue
     assert complete.requests[0].request.body == b"hi"
+
+    assert not fed(head.replace(b"HTTP/1.1", b"HTTP/1.0")).wants_continue
 
 
 @pytest.mark.parametrize(
