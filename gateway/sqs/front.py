@@ -108,7 +108,7 @@ class Front:
     async def _receive(
         self, caller: Caller, call: ReceiveMessageCall, exchange: HttpExchange
     ) -> SqsReply | None:
-        """Receive messages; `None` if the client has hung up, and then nothing stays leased."""
+        """Receive messages; `None` if no client waits for them, and then nothing stays leased."""
         metrics = self._metrics
         metrics.waiting_count += 1
         reply: SqsReply | None = None
@@ -119,7 +119,7 @@ class Front:
             exchange.on_stop = None
             metrics.waiting_count -= 1
             metrics.abandoned_count += exchange.has_hung_up
-        if not exchange.has_hung_up:
+        if not (exchange.has_hung_up or exchange.is_stopped):
             return reply
         if isinstance(reply, MessagesReceived) and reply.messages:
             await _release(caller, call, reply)
@@ -136,7 +136,7 @@ class Front:
 
 
 async def _release(caller: Caller, call: ReceiveMessageCall, received: MessagesReceived) -> None:
-    """Make messages visible again that arrived together with the hang-up of their receiver."""
+    """Make messages visible again that arrived together with the end of the wait for them."""
     entries = [
         ChangeVisibilityEntry(str(index), each.receipt_handle, 0)
         for index, each in enumerate(received.messages or ())
@@ -147,4 +147,4 @@ async def _release(caller: Caller, call: ReceiveMessageCall, received: MessagesR
                 caller, ChangeMessageVisibilityBatchCall(call.queue_url, entries)
             )
     except Exception as failure:  # noqa: BLE001  (no client waits; the visibility timeout ends them)
-        _log.info("messages of a client that hung up stay leased: %s", failure)
+        _log.info("messages that no client waits for stay leased: %s", failure)

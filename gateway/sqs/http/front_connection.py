@@ -57,6 +57,11 @@ class HttpExchange(Protocol):
         """Whether the client has closed its side of the connection."""
         ...
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the front stops, and the client has the response of `on_stop`."""
+        ...
+
 
 class FrontServices(Protocol):
     """What connections need of their server."""
@@ -95,6 +100,7 @@ class FrontConnection:
         "_services",
         "_stream",
         "has_hung_up",
+        "is_stopped",
         "on_stop",
         "phase",
         "received_bytes",
@@ -117,6 +123,8 @@ class FrontConnection:
         self.on_stop: Callable[[], HttpResponse] | None = None
         """See `HttpExchange`."""
         self.has_hung_up = False
+        """See `HttpExchange`."""
+        self.is_stopped = False
         """See `HttpExchange`."""
         self.phase = Phase.IDLE
         self.since = services.clock()
@@ -173,6 +181,7 @@ class FrontConnection:
                 self.close()
         elif self.on_stop is not None:
             self._send_now(self.on_stop())
+            self.is_stopped = True
             self._scope.cancel()
 
     @property
@@ -260,7 +269,7 @@ class FrontConnection:
             answering = services.answer(request, self)
             del request  # A receive that waits needs its request no more.
             response = await answering
-            if response is None:
+            if response is None or self.is_stopped:
                 return False
             keeps_alive = keeps_alive and not services.is_draining
             await self._send(

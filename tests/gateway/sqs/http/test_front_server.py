@@ -249,6 +249,20 @@ async def test_a_stop_answers_what_waits_and_ends_idle_connections(connect: Conn
             await connect(server)
 
 
+async def test_a_stop_answers_once_what_gets_its_answer_meanwhile(connect: Connect) -> None:
+    answers = Answers()
+    async with serving(answers.answer) as server:
+        waiting = await connect(server)
+        await waiting.send_all(WAIT)
+        await wait_all_tasks_blocked()
+        answers.go.set()
+        await server.drain()
+        data = await rest_of(waiting)
+
+    assert data.endswith(b"stopped")
+    assert data.count(b"HTTP/1.1 ") == 1
+
+
 async def test_a_stop_waits_no_longer_than_its_limit(
     connect: Connect, autojump_clock: object
 ) -> None:
