@@ -74,6 +74,16 @@ class _Question:
             raise SqsError(SERVICE_UNAVAILABLE, str(self.error))
 
 
+class _Asked:
+    """A question to a broker that is not answered yet."""
+
+    __slots__ = ("forgotten",)
+
+    def __init__(self) -> None:
+        self.forgotten: set[str] = set()
+        """Queues that were changed or deleted meanwhile: the answer about them may be outdated."""
+
+
 @final
 class KnownQueues:
     """Descriptions of queues that are at most five seconds old, or as old as an answer takes.
@@ -92,6 +102,7 @@ class KnownQueues:
         self._now = now
         self._known: dict[str, _Known] = {}
         self._questions: dict[str, _Question] = {}
+        self._asked: set[_Asked] = set()
 
     def known(self, name: str) -> QueueFacts | None:
         """Return what is known about a queue, if it is fresh: the quick way of `facts`."""
@@ -122,14 +133,14 @@ class KnownQueues:
         question = self._questions[name] = _Question()
         try:
             queues = await self._describe([name, *self._soon_too_old()])
-            facts = [self.learn(queue) for queue in queues]
         except TidelogError as error:
             question.error = error
             raise
         finally:
             del self._questions[name]
             question.done.set()
-        return facts[0]
+        known = self._known.get(name)
+        return _facts_of(queues[0]) if known is None else known.facts
 
     def _soon_too_old(self) -> list[str]:
         """Return further queues to ask about, and drop those without use."""
@@ -147,9 +158,8 @@ class KnownQueues:
         return names
 
     async def _describe(self, names: list[str]) -> list[DescribedQueue]:
-        admin = self._client.admin
         try:
-            return await admin.describe_queues(names)
+            return await self.describe(names)
         except UnknownQueueError:
             if len(names) == 1:
                 self.forget(names[0])
@@ -159,20 +169,40 @@ class KnownQueues:
             self.forget(name)
         return await self._describe(names[:1])
 
-    def learn(self, queue: DescribedQueue) -> QueueFacts:
-        """Remember the description of a queue that a broker has just sent."""
-        facts = QueueFacts(
-            queue.name,
-            queue.topic_id,
-            queue.is_fifo,
-            len(queue.partitions),
-            queue_config(queue.config, is_fifo=queue.is_fifo),
-            stored_number(queue.labels, "MaximumMessageSize"),
-        )
-        self.forget(queue.name)
-        self._known[queue.name] = _Known(facts, self._now())
-        return facts
+    async def describe(
+        self, names: list[str], *, with_counts: bool = False
+    ) -> list[DescribedQueue]:
+        """Ask a broker to describe queues, and remember the answer.
+
+        Raises:
+            UnknownQueueError: One of them does not exist.
+            TidelogError: No broker answers.
+        """
+        asked = _Asked()
+        self._asked.add(asked)
+        try:
+            queues = await self._client.admin.describe_queues(names, with_counts=with_counts)
+        finally:
+            self._asked.discard(asked)
+        for queue in queues:
+            self._known.pop(queue.name, None)
+            if queue.name not in asked.forgotten:
+                self._known[queue.name] = _Known(_facts_of(queue), self._now())
+        return queues
 
     def forget(self, name: str) -> None:
         """Forget a queue that was changed or deleted."""
         self._known.pop(name, None)
+        for asked in self._asked:
+            asked.forgotten.add(name)
+
+
+def _facts_of(queue: DescribedQueue) -> QueueFacts:
+    return QueueFacts(
+        queue.name,
+        queue.topic_id,
+        queue.is_fifo,
+        len(queue.partitions),
+        queue_config(queue.config, is_fifo=queue.is_fifo),
+        stored_number(queue.labels, "MaximumMessageSize"),
+    )

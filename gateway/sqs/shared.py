@@ -50,9 +50,15 @@ class FrontState:
         """
         return await self._known.facts(name)
 
-    def learn(self, queue: DescribedQueue) -> QueueFacts:
-        """Remember the description of a queue that a broker has just sent."""
-        return self._known.learn(queue)
+    async def describe(self, name: str, *, with_counts: bool = False) -> DescribedQueue:
+        """Ask a broker about a queue; see `KnownQueues.describe`.
+
+        Raises:
+            UnknownQueueError: It does not exist.
+            TidelogError: No broker answers.
+        """
+        (queue,) = await self._known.describe([name], with_counts=with_counts)
+        return queue
 
     def change(self, name: str) -> None:
         """Ask again about a queue that was changed."""

@@ -18,14 +18,11 @@ from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
 
 async def find(caller: Caller, queue: str, *, with_counts: bool = False) -> DescribedQueue | None:
     """Return the description of a queue by its tidelog name; `None` if there is none."""
-    admin = caller.client.admin
     try:
-        (there,) = await admin.describe_queues([queue], with_counts=with_counts)
+        return await caller.state.describe(queue, with_counts=with_counts)
     except UnknownQueueError:
         caller.state.forget(queue)
         return None
-    caller.state.learn(there)
-    return there
 
 
 async def described(caller: Caller, queue: str, *, with_counts: bool = False) -> DescribedQueue:

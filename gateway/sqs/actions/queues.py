@@ -176,7 +176,10 @@ async def check_redrive(
 
 
 async def get_queue_url(caller: Caller, call: GetQueueUrlCall) -> QueueLocated:
-    """Return the URL of a queue.
+    """Return the URL of a queue that exists, or existed within the last seconds.
+
+    Programs ask before many calls. As SQS: a queue that another front deletes may be found for a
+    while (there for 60 s). A queue that is missing is never remembered.
 
     Raises:
         SqsError: There is no such queue.
@@ -186,7 +189,9 @@ async def get_queue_url(caller: Caller, call: GetQueueUrlCall) -> QueueLocated:
         raise missing_parameter("QueueName")
     if not is_legal(name) or (owner is not None and not is_account(owner)):
         raise queue_does_not_exist()
-    await described(caller, caller.scope.queue_named(name, owner))
+    queue = caller.scope.queue_named(name, owner)
+    if caller.state.known(queue) is None:
+        await caller.state.facts(queue)
     return QueueLocated(caller.scope.url_of(name, owner))
 
 

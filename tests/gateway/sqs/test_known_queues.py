@@ -134,7 +134,8 @@ async def test_calls_hear_of_a_question_without_an_answer(
         facts = known.known("orders")
         clock.shift_s += 5.1
 
-        async def describe_queues(*_: object) -> list[DescribedQueue]:
+        async def describe_queues(*_: object, with_counts: bool) -> list[DescribedQueue]:
+            del with_counts
             await trio.testing.wait_all_tasks_blocked(0.01)
             raise RequestTimedOutError("no answer")
 
@@ -153,3 +154,35 @@ async def test_calls_hear_of_a_question_without_an_answer(
             assert await known.facts("orders") is facts
             nursery.start_soon(ask, "new", SqsError, done)
         assert sorted(done) == ["new", "new", "orders"]
+
+
+async def test_an_answer_from_before_a_change_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_caller(tmp_path) as caller, trio.open_nursery() as nursery:
+        known = KnownQueues(caller.client)
+        await caller.client.admin.create_queue("orders")
+        describe = Admin.describe_queues
+        is_described, may_go_on = trio.Event(), trio.Event()
+
+        async def describe_queues(
+            self: Admin, names: Iterable[str], *, with_counts: bool
+        ) -> list[DescribedQueue]:
+            found = await describe(self, names, with_counts=with_counts)
+            is_described.set()
+            await may_go_on.wait()
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Admin, "describe_queues", describe_queues)
+            nursery.start_soon(known.facts, "orders")
+            await is_described.wait()
+            await caller.client.admin.delete_queue("orders")
+            known.forget("orders")
+            may_go_on.set()
+            await trio.testing.wait_all_tasks_blocked()
+
+        assert known.known("orders") is None
+        with pytest.raises(SqsError) as caught:
+            await known.facts("orders")
+        assert caught.value.shape is QUEUE_DOES_NOT_EXIST

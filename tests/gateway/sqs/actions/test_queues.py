@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.sqs.callers import open_caller
+from tidelog.client.admin.admin import Admin
 from tidelog.gateway.sqs.actions.queue_attributes import (
     get_queue_attributes,
     set_queue_attributes,
@@ -84,6 +85,24 @@ async def test_a_queue_is_created_found_and_deleted(tmp_path: Path) -> None:
                 await call
             assert caught.value.shape is QUEUE_DOES_NOT_EXIST
         assert await caller.client.admin.list_topics() == []
+
+
+async def test_the_url_of_a_queue_in_use_costs_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_caller(tmp_path) as caller:
+        url = await create(caller, "orders")
+        call = GetQueueUrlCall("orders")
+        assert (await get_queue_url(caller, call)).queue_url == url
+        with monkeypatch.context() as patch:
+            patch.delattr(Admin, "describe_queues")  # A question would fail.
+            assert (await get_queue_url(caller, call)).queue_url == url
+        await delete_queue(caller, DeleteQueueCall(url))
+        with pytest.raises(SqsError):
+            await get_queue_url(caller, call)
+        # That it is missing is not remembered.
+        await caller.client.admin.create_queue("orders")
+        assert (await get_queue_url(caller, call)).queue_url == url
 
 
 async def test_names_are_checked(tmp_path: Path) -> None:
