@@ -4,11 +4,8 @@ Shell: receives by the client, which gathers the receives of concurrent calls. I
 cancelled, nothing stays in flight, except under a receive attempt id.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple, final
-
-import trio
 
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
@@ -57,9 +54,6 @@ _SYSTEM_NAMES: Final = (
     "SequenceNumber",
 )
 """The system attributes of a message, as `All` asks for them."""
-_ALIGNED_S: Final = 1.0
-"""Shortest wait that may be longer than asked, in seconds: by a tenth at most."""
-_TICKS_PER_S: Final = 10
 
 
 @final
@@ -94,7 +88,8 @@ async def receive_message(caller: Caller, call: ReceiveMessageCall) -> MessagesR
     messages = await queue.receive(
         1 if call.max_number_of_messages is None else call.max_number_of_messages,
         visibility_timeout=call.visibility_timeout,
-        wait=aligned(wait_s, now=trio.current_time()),
+        # As given: the client gathers receives with equal waits, and lets long ones end together.
+        wait=wait_s,
         # As SQS: a FIFO queue at its limit has no messages, but no error either.
         raise_at_limit=not facts.is_fifo,
         attempt_id=attempt_id,
@@ -109,17 +104,6 @@ async def receive_message(caller: Caller, call: ReceiveMessageCall) -> MessagesR
         except (RecordTooLargeError, MessageBodyLostError) as error:
             await _reject(queue, message, error)
     return MessagesReceived(received or None)
-
-
-def aligned(wait_s: float, *, now: float) -> float:
-    """Return a long wait with an end on a tick of 0.1 s, so that waits end together.
-
-    The receives that end in a turn of the loop are answered in it, and their clients come back
-    together. Of 10,000 waiting receives, each takes a sixth less CPU time.
-    """
-    if wait_s < _ALIGNED_S:
-        return wait_s
-    return math.ceil((now + wait_s) * _TICKS_PER_S) / _TICKS_PER_S - now
 
 
 def _check(call: ReceiveMessageCall) -> None:
