@@ -76,6 +76,8 @@ class Machine:
         """Whether the node may have to come back under another identity."""
         self.has_kept_cache = True
         """Whether all bytes that the last started process wrote are still there."""
+        self.lost_caches = 0
+        """Number of page caches that were lost, wholly or in part."""
         self.is_beyond_repair = False
         """Whether its disk is to be replaced when a broker reports that it is unusable."""
         self.is_hurried = False
@@ -124,14 +126,14 @@ class Machine:
         """Kill the process, if one runs."""
         if self.is_up:
             self.crash_count += 1
-            self.has_kept_cache &= not self.has_failing_disk
-            self.has_failing_disk = False
+            self._end_process()
             self.node.kill()
 
     def cut_power(self) -> None:
         """Cut the power of the machine."""
         self.crash_count += 1
         self.has_kept_cache = self.has_failing_disk = False
+        self.lost_caches += 1
         self.node.cut_power()
 
     def stop(self) -> None:
@@ -186,8 +188,12 @@ class Machine:
                     "HonestStatus", f"{process.name} ends for no reason: {error}"
                 ) from error
             process.env.probe("broker_failed", reason=str(error))
-        self.has_kept_cache &= not self.has_failing_disk
-        self.has_failing_disk = False
+        self._end_process()
+
+    def _end_process(self) -> None:
+        if self.has_failing_disk:
+            self.has_kept_cache = self.has_failing_disk = False
+            self.lost_caches += 1
 
 
 @final
@@ -231,6 +237,10 @@ class Machines:
     def has_kept_cache(self, node_id: int) -> bool:
         """Return whether a node has all bytes that its last started process wrote."""
         return self._by_host[host_of(node_id)].has_kept_cache
+
+    def lost_caches(self, node_id: int) -> int:
+        """Return how often a node has lost bytes that a process wrote and did not sync."""
+        return self._by_host[host_of(node_id)].lost_caches
 
     def of(self, node: RaftNode) -> Machine:
         """Return the machine of a node."""

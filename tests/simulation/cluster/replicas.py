@@ -37,6 +37,29 @@ from tidelog.wire.messages.produce import Acks
 
 
 @final
+class PageCaches:
+    """Page caches of nodes, between the opens of each replica."""
+
+    def __init__(self) -> None:
+        """Start with caches that are not kept."""
+        self.is_kept: Callable[[int], bool] = lambda _: False
+        """Returns whether a node's cache is unchanged since a process ran there."""
+        self.lost_count: Callable[[int], int] = lambda _: 0
+        """Returns how many caches a node has lost."""
+        self._at_open: dict[tuple[cluster_history.Partition, int], int] = {}
+
+    def opened(self, partition: cluster_history.Partition, node_id: int) -> bool:
+        """Return whether the cache is kept since a replica was opened before.
+
+        A process may leave an idle one closed, after its start or for ever.
+        """
+        count, place = self.lost_count(node_id), (partition, node_id)
+        before = self._at_open.get(place, count)
+        self._at_open[place] = count
+        return before == count and self.is_kept(node_id)
+
+
+@final
 class Replicas:
     """Follows all replicas, and reports their events to the history.
 
@@ -79,8 +102,8 @@ class Replicas:
         self._left_with_new_disk: set[int] = set()
         """Unregistered nodes whose process left and whose disk was then replaced."""
         self._loss_epochs: dict[cluster_history.Partition, int | None] = {}
-        self.has_kept_cache: Callable[[int], bool] = lambda _: False
-        """Returns whether a node's page cache is unchanged since a process ran there."""
+        self.page_caches = PageCaches()
+        """What the nodes have of the bytes that were written and not synced."""
         kept.on_began.append(self._began)
         kept.on_committed.append(self._committed)
         kept.on_disk_changed.append(self._forget)
@@ -113,7 +136,7 @@ class Replicas:
             replica.key,
             _look(replica),
             None if before is None or is_reassigned or has_less else _look(before),
-            self.has_kept_cache(node_id),
+            self.page_caches.opened(replica.key, node_id),
         )
         if before is not None:
             self._seen.pop(before, None)

@@ -140,7 +140,8 @@ class _Run:
             sometimes=self.sometimes,
         )
         self.machines.on_truncated.append(self.replicas.truncated)
-        self.replicas.has_kept_cache = self.machines.has_kept_cache
+        self.replicas.page_caches.is_kept = self.machines.has_kept_cache
+        self.replicas.page_caches.lost_count = self.machines.lost_caches
         self.cluster_history.on_lost.append(self._lost)
         self._void: dict[str, list[range]] = {}
         self._topic_id = b""

@@ -32,11 +32,13 @@ class Notes(NodeChecker):
 
     def __init__(self) -> None:
         self.opened_by: list[int] = []
+        self.had_kept_cache = False
         self.shown_last: dict[tuple[bytes, int], Shown] = {}
         self.cuts: list[Cut] = []
 
     def opened(self, opened: Opened) -> None:
         self.opened_by.append(opened.node_id)
+        self.had_kept_cache = opened.has_kept_cache
 
     def shown(self, shown: Shown) -> None:
         self.shown_last[shown.partition] = shown
@@ -116,6 +118,24 @@ def test_an_additional_record_is_found() -> None:
         assert not replicas.are_level()
         with pytest.raises(ViolationError, match=r"ReplicasAgree: .* from batch 4 of 5 and 4 on"):
             replicas.compare()
+
+    watched(look)
+
+
+def test_a_cache_that_was_lost_while_a_log_was_closed_is_not_kept() -> None:
+    """Later processes of its node were started, and left the idle log closed (seed 880026)."""
+
+    def look(replicas: Replicas, notes: Notes) -> None:
+        (partition,) = replicas._opened
+        replica = replicas._opened[partition][2]
+        replicas.page_caches.is_kept = lambda _: True
+        replicas.opened(2, replica)
+        assert notes.had_kept_cache
+        replicas.page_caches.lost_count = lambda _: 1
+        replicas.opened(2, replica)
+        assert not notes.had_kept_cache
+        replicas.opened(2, replica)
+        assert notes.had_kept_cache
 
     watched(look)
 
