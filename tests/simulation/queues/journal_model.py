@@ -39,6 +39,8 @@ _SOON_MS = 2_000
 """Milliseconds after the last delivery until a leader has decided that a message is dead."""
 _LATE_MS = 3_000
 """Milliseconds of further frames of the same leader before that is a violation."""
+_REDRIVES_KEPT = 10
+"""Redrives of a partition that are remembered, as the documents promise."""
 
 
 class State(NamedTuple):
@@ -89,7 +91,7 @@ class JournalModel:
         self.moved_count = 0
         self._chains: dict[Target, _Chain] = {}
         self._attempts: dict[bytes, list[int]] = {}
-        self._redrive_ids: set[bytes] = set()
+        self._redrive_ids: list[bytes] = []
         self._has_redrive = False
         self._time_ms = 0
         self._at = 0.0
@@ -206,11 +208,11 @@ class JournalModel:
         if isinstance(entry, RedriveEnded):
             self._has_redrive = False
             return
-        if self._has_redrive or entry.redrive_id in self._redrive_ids:
+        is_repeated = bool(entry.redrive_id) and entry.redrive_id in self._redrive_ids
+        if self._has_redrive or is_repeated:
             self._fail("JournalIsKept", f"a redrive runs, or has run, before {entry}")
         self._has_redrive = True
-        if entry.redrive_id:
-            self._redrive_ids.add(entry.redrive_id)
+        self._redrive_ids = [*self._redrive_ids, entry.redrive_id][-_REDRIVES_KEPT:]
 
     def _die(self, runs: list[Run], target: Target, entry: AnyEntry) -> None:
         for offset in self._existing(runs, entry):

@@ -117,6 +117,15 @@ def test_purged_trimmed_or_sought_messages_are_gone() -> None:
 
 
 ENDED = RedriveEnded(RedriveStatus.COMPLETED)
+
+
+def test_the_id_of_a_redrive_is_free_again_after_ten_others() -> None:
+    ids = [b"x", *[b""] * 10, b"x"]
+    model_of(
+        *((1, entry) for each in ids for entry in (RedriveStarted(9, 3, redrive_id=each), ENDED))
+    )
+
+
 WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
     "delivered while in flight": (
         "OneHolder",
