@@ -11,12 +11,12 @@ import msgspec
 from tidelog.wire.messages.field_types import Listed
 from tidelog.wire.messages.users import Description, Sha256
 
-AccessKeyId = Annotated[str, msgspec.Meta(pattern="^TDLA[A-Z2-7]{16}$")]
-Account = Annotated[str, msgspec.Meta(pattern="^([0-9]{12})?$")]
+AccessKeyId = Annotated[str, msgspec.Meta(pattern=r"^TDLA[A-Z2-7]{16}\Z")]
+Account = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{12})?\Z")]
 """Twelve digits; empty for the account of the gateway."""
 KeyNonce = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-SigningDate = Annotated[str, msgspec.Meta(pattern="^[0-9]{8}$")]
-ScopePart = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,64}$")]
+SigningDate = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{8}\Z")]
+ScopePart = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,64}\Z")]
 Signed = Annotated[bytes, msgspec.Meta(max_length=512)]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 Sha256 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-TokenId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
+TokenId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}\Z")]
 Description = Annotated[str, msgspec.Meta(max_length=256)]
 
 
