@@ -82,13 +82,6 @@ def test_a_prefix_does_not_make_a_queue_of_another_scope() -> None:
 
 @pytest.mark.difference(
     "Requests",
-    cloud="The host of a `QueueUrl` is that of the endpoint.",
-    here="Account and name at the end of the path count. Scheme, host and what precedes them do"
-    " not.",
-    why="Balancers and container networks change hosts.",
-)
-@pytest.mark.difference(
-    "Requests",
     cloud="The URL of a queue names its region, and only the endpoint in it takes requests.",
     here="Account and name at its end count. The region is that of the signature, so two regions"
     " have the same URLs.",
