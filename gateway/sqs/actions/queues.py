@@ -27,7 +27,7 @@ from tidelog.gateway.sqs.attributes import (
     unknown_attribute,
 )
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.names import FIFO_SUFFIX, address_parts, is_account, is_legal
+from tidelog.gateway.sqs.names import FIFO_SUFFIX, is_account, is_legal
 from tidelog.gateway.sqs.protocol.errors import (
     INVALID_PARAMETER_VALUE,
     QUEUE_NAME_EXISTS,
@@ -288,8 +288,8 @@ async def purge_queue(caller: Caller, call: PurgeQueueCall) -> SqsReply:
     queue = caller.scope.queue_at(call.queue_url)
     pauses = caller.state.pauses
     if caller.settings.is_strict:
-        _, name = address_parts(call.queue_url or "")
-        pauses.check_purge(queue, name, trio.current_time())
+        place = caller.scope.place_of(queue)
+        pauses.check_purge(queue, queue if place is None else place.name, trio.current_time())
     try:
         await caller.state.queue(queue).purge()
     except UnknownQueueError:

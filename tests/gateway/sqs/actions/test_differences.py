@@ -76,7 +76,7 @@ async def test_a_queue_may_be_purged_again_at_once(tmp_path: Path) -> None:
         strict = caller._replace(settings=STRICT)
         await purge_queue(strict, PurgeQueueCall(url))
         with pytest.raises(SqsError, match="on orders is allowed every 60 seconds") as raised:
-            await purge_queue(strict, PurgeQueueCall(url))
+            await purge_queue(strict, PurgeQueueCall("orders"))  # A name is an address, too.
         assert raised.value.shape is PURGE_QUEUE_IN_PROGRESS
 
 
