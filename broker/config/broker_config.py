@@ -191,8 +191,8 @@ class BrokerConfig:
 
     max_in_flight_requests_per_connection: int = _number(4096, low=1, high=1_000_000)
     """Maximum number of unanswered requests of one connection; the broker reads no more of it
-    before it has answered some. Each long poll counts, so this also limits at how many queues one
-    client can wait."""
+    before it has answered some. Each long poll counts; clients of tidelog make further connections
+    for more of them than half of this."""
 
     max_queued_response_bytes: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
     """Maximum size of the queued replies of one connection; above it the broker reads no more of

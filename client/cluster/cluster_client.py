@@ -178,6 +178,26 @@ class ClusterClient:
         """Return the connection to a broker, if there is one."""
         return self._connections.live(node_id)
 
+    def live_connection_for_poll(self, node_id: int) -> RpcConnection | None:
+        """Return a connection to a broker with room for a long poll; `None` while there is none.
+
+        If only room is missing, a further connection is being made.
+        """
+        return self._connections.live_for_poll(node_id)
+
+    async def connection_to_poll(self, node_id: int) -> RpcConnection:
+        """Return a connection to a broker with room for a long poll; connect if needed.
+
+        Raises:
+            ConnectError: The broker cannot be reached.
+            RetriableError: The broker, or a broker asked for its address, is not ready.
+        """
+        await self.connection_to(node_id)
+        while (connection := self.live_connection_for_poll(node_id)) is None:
+            await self.wait_changed()
+            await self.connection_to(node_id)
+        return connection
+
     async def connection_to(self, node_id: int) -> RpcConnection:
         """Return a connection to a broker; connect if needed.
 

@@ -1,5 +1,9 @@
 """Connection pool of a client: one connection to each broker, made on demand.
 
+A broker reads no further on a connection with many unanswered requests, and a long poll is one for
+its whole wait. So polls of very many queues are divided over further connections, which end with
+the first one, or when they have been idle for a while.
+
 Shell: owns connections. A silent broker may have been replaced by others. The pool closes its
 connection when the metadata confirm that, and asks it last until then.
 """
@@ -49,6 +53,14 @@ _SILENT_AGAIN_S = 0.5
 """Seconds between two looks at a silent broker, each with a refresh of the metadata."""
 
 
+_POLLS_PART = 0.5
+"""Part of the unanswered requests of a connection from which on another one is made for polls."""
+_POLLS_PART_MAX = 0.75
+"""Part that polls may take up meanwhile: the rest is for short requests."""
+_FURTHER_IDLE_S = 30.0
+"""Seconds without a request after which a further connection is closed."""
+
+
 def _logins(config: ClientConfig, env: Env) -> "Logins | None":
     """Return the logins of a client with credentials; `None` for an anonymous one."""
     if config.user is None and config.token is None and config.impersonate is None:
@@ -89,6 +101,10 @@ class ConnectionPool:
         self._logins = _logins(config, env)
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._connections: dict[int, RpcConnection] = {}
+        self._further: dict[int, list[RpcConnection]] = {}
+        """Further connections to each broker, for long polls."""
+        self._adding: set[int] = set()
+        """Nodes to which a task makes a further connection."""
         self._met: set[int] = set()
         """Nodes with a connection now or earlier."""
         self._silent: set[int] = set()
@@ -132,6 +148,22 @@ class ConnectionPool:
         """Return the connection to a broker, if there is one."""
         connection = self._connections.get(node_id)
         return None if connection is None or connection.is_lost else connection
+
+    def live_for_poll(self, node_id: int) -> RpcConnection | None:
+        """Return a connection for a long poll, which leaves others room for short requests.
+
+        If each is half full, start connecting, and fill the first one up to three quarters. `None`
+        beyond that; `on_change` is called when there is another connection, or cannot be one.
+        """
+        first = self.live(node_id)
+        if first is None or _is_below(first, _POLLS_PART):
+            return first
+        for connection in self._further.get(node_id, ()):
+            if not connection.is_lost and _is_below(connection, _POLLS_PART):
+                return connection
+        if node_id not in self._adding and self._tasks.start_soon(self._add, node_id, first):
+            self._adding.add(node_id)
+        return first if _is_below(first, _POLLS_PART_MAX) else None
 
     def in_order(self) -> list[int]:
         """Return the connected nodes, silent nodes last."""
@@ -228,7 +260,10 @@ class ConnectionPool:
                 await trio.sleep_until(retry_at)
             return await self._connect(address)
 
-    async def _connect(self, address: Address) -> RpcConnection:
+    async def _connect(
+        self, address: Address, *, beside: RpcConnection | None = None
+    ) -> RpcConnection:
+        """Return a connection to an address; a further one if there is one to be `beside` of."""
         connection: RpcConnection | None = None
         self._counters.attempts += 1
         with trio.move_on_after(self._config.connect_timeout):
@@ -259,16 +294,31 @@ class ConnectionPool:
             except trio.Cancelled:
                 connection.close()
                 raise
-            known = self.live(hello.node_id)
-            if known is not None:
-                connection.close()
-                return known
-            self._keep(connection, address, hello.node_id)
-            return connection
+            return self._chosen(connection, address, hello.node_id, beside=beside)
         if connection is None:
             raise ConnectError(diagnose(address.host, address.port, TimeoutError("no answer")))
         why = f"it has not answered within {self._config.connect_timeout:g} s"
         raise ConnectError(another_service(str(address), connection.first_bytes, why))
+
+    def _chosen(
+        self,
+        connection: RpcConnection,
+        address: Address,
+        node_id: int,
+        *,
+        beside: RpcConnection | None,
+    ) -> RpcConnection:
+        """Return the connection to a broker that is used from now on: the new one, or another."""
+        known = self.live(node_id)
+        if known is None:
+            self._keep(connection, address, node_id)
+            return connection
+        if known is beside:
+            self._further.setdefault(node_id, []).append(connection)
+            self._counters.opened += 1
+            return connection
+        connection.close()
+        return known
 
     def _keep(self, connection: RpcConnection, address: Address, node_id: int) -> None:
         """Use a new connection from now on."""
@@ -291,19 +341,26 @@ class ConnectionPool:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, connection)
+                nursery.start_soon(self._close_when_idle, connection)
                 if login is not None:
                     nursery.start_soon(login.keep)
                 await connection.run()
                 nursery.cancel_scope.cancel()
         finally:
-            self._counters.closed += connection in self._connections.values()
-        self._reached.pop(address, None)
+            is_further = self._is_further(connection)
+            if is_further:
+                self._further[_node_of(connection)].remove(connection)
+            self._counters.closed += is_further or connection in self._connections.values()
+        if not is_further:
+            self._reached.pop(address, None)
         if connection.wrong_reply is not None:
             self._note_wrong_reply(connection, address, connection.wrong_reply)
         for node_id, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[node_id]
                 self._silent.discard(node_id)
+                for further in list(self._further.get(node_id, ())):
+                    further.close()
                 self._env.probe("client.connection_lost", address=str(address), node_id=node_id)
                 self._on_change()
 
@@ -338,7 +395,7 @@ class ConnectionPool:
             reply_count, hello = connection.reply_count, connection.hello
             is_silent = hello is not None and self.is_silent(hello.node_id)
             await trio.sleep(_SILENT_AGAIN_S if is_silent else _SILENCE_S)
-            if connection.hello is None:
+            if connection.hello is None or self._is_further(connection):
                 continue
             node_id = connection.hello.node_id
             is_owed = connection.is_owed_a_reply(trio.current_time())
@@ -355,6 +412,33 @@ class ConnectionPool:
             else:
                 has_led = has_led or is_leader
                 self._on_stale_metadata()
+
+    async def _add(self, node_id: int, first: RpcConnection) -> None:
+        """Make a further connection beside the first one to a broker."""
+        try:
+            known = self._metadata.brokers.get(node_id)
+            if known is not None:
+                await self._connect(Address(known.host, known.port), beside=first)
+        except (ConnectionLostError, BrokerError) as error:
+            self._env.probe("client.blocked", severity="debug", reason=str(error))
+            await trio.sleep(self._backoff.delay(1))
+        finally:
+            self._adding.discard(node_id)
+        self._on_change()
+
+    def _is_further(self, connection: RpcConnection) -> bool:
+        if connection.hello is None:
+            return False
+        return connection in self._further.get(connection.hello.node_id, ())
+
+    async def _close_when_idle(self, connection: RpcConnection) -> None:
+        """Close a further connection that has had no request for a while."""
+        while True:
+            reply_count = connection.reply_count
+            await trio.sleep(_FURTHER_IDLE_S)
+            is_used = connection.in_flight_count or connection.reply_count != reply_count
+            if not is_used and self._is_further(connection):
+                connection.close()
 
     async def _dial(self, node_id: int) -> None:
         """Try to connect while a caller wants it; look for new leaders meanwhile."""
@@ -393,3 +477,16 @@ class ConnectionPool:
             self._on_stale_metadata()
             self._on_change()
             await trio.sleep(self._backoff.delay(failure_count))
+
+
+def _is_below(connection: RpcConnection, part: float) -> bool:
+    """Return whether less than a part of the unanswered requests of a connection are under way."""
+    hello = connection.hello
+    assert hello is not None, "a connection of the pool is introduced"
+    limit = hello.max_in_flight_requests_per_connection
+    return connection.in_flight_count < max(1, round(limit * part))
+
+
+def _node_of(connection: RpcConnection) -> int:
+    assert connection.hello is not None, "a connection of the pool is introduced"
+    return connection.hello.node_id

@@ -330,8 +330,10 @@ class _Call:
         if len(layout.by_node) > 1 and not self._receiver.was_empty:
             return
         connections: dict[int, RpcConnection] = {}
+        cluster = self._cluster
+        live = cluster.live_connection_for_poll if self._wait_s else cluster.live_connection
         for node_id in layout.nodes if len(layout.nodes) == 1 else layout.nodes_from(self._turn):
-            connection = self._cluster.live_connection(node_id)
+            connection = live(node_id)
             if connection is None:
                 return
             connections[node_id] = connection
@@ -473,7 +475,7 @@ class _Call:
             == replace(mine, max_messages=0, attempt_id=None, is_repetition=False)
             and (theirs.attempt_id == mine.attempt_id or not mine.is_repeatable)
             and poll.description.queue_id == description.queue_id
-            and self._cluster.live_connection(poll.node_id) is poll.connection
+            and not poll.connection.is_lost
             and all(
                 description.partitions[partition].leader_id == poll.node_id
                 for partition in poll.partitions
@@ -522,9 +524,9 @@ class _Call:
         self, layout: QueueLayout, node_id: int, partitions: list[int], *, max_wait_ms: int
     ) -> _Poll | None:
         """Send a request, unless the broker is unreachable or no messages are wanted any more."""
-        connection = await self._connection(node_id)
+        connection = await self._connection(node_id, is_poll=max_wait_ms > 0)
         if connection is None:
-            error = ConnectError(f"node {node_id} cannot be reached now")
+            error = ConnectError(f"node {node_id} cannot be reached now, or by no more polls")
             self._failed(layout.description, partitions, error)
             return None
         # Messages may have arrived since the decision to ask. A repeated attempt would bring them
@@ -586,15 +588,22 @@ class _Call:
         self._polls[poll] = None
         return poll
 
-    async def _connection(self, node_id: int) -> RpcConnection | None:
-        """Return the connection to a broker, `None` if it takes long to connect."""
-        connection = self._cluster.live_connection(node_id)
+    async def _connection(self, node_id: int, *, is_poll: bool) -> RpcConnection | None:
+        """Return a connection to a broker, `None` if it takes long to connect."""
+        cluster = self._cluster
+        live = cluster.live_connection_for_poll if is_poll else cluster.live_connection
+        connection = live(node_id)
         if connection is not None:
             return connection
-        with trio.move_on_after(_CONNECTING_S):
-            with suppress(TidelogError):
-                return await self._cluster.connection_to(node_id)
-        return None
+        with suppress(TidelogError):
+            with trio.move_on_after(_CONNECTING_S):
+                connection = await cluster.connection_to(node_id)
+            if connection is not None and is_poll:
+                # Not a failure of the broker: another connection for polls takes a moment.
+                with trio.move_on_at(self._gives_up_at):
+                    return await cluster.connection_to_poll(node_id)
+                return None
+        return connection
 
     async def _wait(self, until: float = math.inf) -> None:
         """Wait until a reply arrives or a time is reached."""
