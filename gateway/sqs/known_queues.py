@@ -60,9 +60,11 @@ class _Known:
 class _Question:
     """A question to a broker that other calls wait for."""
 
-    __slots__ = ("done", "error")
+    __slots__ = ("done", "error", "name")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Queue that its error is about; the answer may cover others."""
         self.done = trio.Event()
         self.error: TidelogError | None = None
 
@@ -126,18 +128,22 @@ class KnownQueues:
             if (old := self._known.get(name)) is not None:
                 return old.facts
             await question.done.wait()
-            question.check()
+            if question.name == name:
+                question.check()
         return fresh
 
     async def _ask(self, name: str) -> QueueFacts:
-        question = self._questions[name] = _Question()
+        question = self._questions[name] = _Question(name)
+        names = [name, *self._soon_too_old()]
+        self._questions.update(dict.fromkeys(names, question))
         try:
-            queues = await self._describe([name, *self._soon_too_old()])
+            queues = await self._describe(names)
         except TidelogError as error:
             question.error = error
             raise
         finally:
-            del self._questions[name]
+            for each in names:
+                del self._questions[each]
             question.done.set()
         known = self._known.get(name)
         return _facts_of(queues[0]) if known is None else known.facts

@@ -84,6 +84,35 @@ async def test_a_question_covers_other_queues_in_use(
         assert asked == [["a", "b"], ["unused"]]
 
 
+async def test_one_question_answers_the_calls_of_all_queues_in_use(
+    tmp_path: Path, asked: list[list[str]]
+) -> None:
+    async with open_caller(tmp_path) as caller:
+        clock = LaterClock()
+        known = KnownQueues(caller.client, clock)
+        names = [f"q{number}" for number in range(5)]
+        for name in names:
+            await caller.client.admin.create_queue(name)
+            await known.facts(name)
+            assert known.known(name) is not None
+        asked.clear()
+        clock.shift_s += 5.1
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(known.facts, name)
+        assert [sorted(each) for each in asked] == [names]
+
+        await caller.client.admin.delete_queue("q0")
+        await caller.client.admin.alter_queue("q1", set={"visibility_timeout": 7})
+        for name in names:
+            assert known.known(name) is not None
+        clock.shift_s += 5.1
+        with pytest.raises(SqsError) as caught:
+            await known.facts("q0")
+        assert caught.value.shape is QUEUE_DOES_NOT_EXIST
+        assert (await known.facts("q1")).config.visibility_timeout_ms == 7000
+
+
 async def test_a_deleted_queue_does_not_spoil_the_answer_about_others(
     tmp_path: Path, asked: list[list[str]]
 ) -> None:
@@ -149,7 +178,7 @@ async def test_calls_hear_of_a_question_without_an_answer(
         async with trio.open_nursery() as nursery:
             for name in ("orders", "new"):
                 nursery.start_soon(ask, name, RequestTimedOutError, done)
-            await trio.testing.wait_all_tasks_blocked()
+                await trio.testing.wait_all_tasks_blocked()
             # It goes on with the old description of one queue, and waits for that of the other.
             assert await known.facts("orders") is facts
             nursery.start_soon(ask, "new", SqsError, done)
