@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 from urllib.parse import quote, unquote_to_bytes
 
 from tidelog.gateway.sqs.http.messages import HttpRequest
@@ -39,6 +39,14 @@ _FIELD: Final = re.compile(r"(\w+)=([^,]*)")
 _REGION: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 """Regions are prefixes of names, as accounts are: a region of digits could be taken for one."""
 _SPACES: Final = re.compile(rb"\s+")
+_REGULAR: Final = re.compile(
+    rb"AWS4-HMAC-SHA256 Credential=([^/,\s]+)/([0-9]{8})/([a-z][a-z0-9-]{0,31})/([a-z]+)"
+    rb"/aws4_request, ?SignedHeaders=([a-z0-9;-]+), ?Signature="
+)
+"""Header `Authorization` as SDKs write it, without the signature."""
+_REGULAR_MAX: Final = 512
+"""Length of such headers that are remembered, without the signature, in bytes."""
+_SIGNATURE_DIGITS: Final = 64
 
 
 class SignatureClaim(NamedTuple):
@@ -52,6 +60,39 @@ class SignatureClaim(NamedTuple):
     string_to_sign: bytes
     signature: str
     """Hexadecimal digits."""
+
+
+@final
+class KeyedHash:
+    """HMAC-SHA256 by one key, at less than half the cost of `hmac.digest`."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        """Hash by `key`, of at most 64 bytes."""
+        padded = key.ljust(64, b"\0")
+        self._inner = sha256(bytes(each ^ 0x36 for each in padded))
+        self._outer = sha256(bytes(each ^ 0x5C for each in padded))
+
+    def hexdigest(self, text: bytes) -> str:
+        """Return the hash of a text in hexadecimal digits."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.hexdigest()
+
+
+class _Regular(NamedTuple):
+    """What the header `Authorization` says but for the signature: for a day it is the same."""
+
+    key_id: str
+    date: str
+    region: str
+    service: str
+    signed_headers: bytes
+    names: tuple[tuple[bytes, bytes], ...]
+    """The signed headers, each with the begin of its canonical line."""
+    signs_target: bool
 
 
 class _Parts(NamedTuple):
@@ -80,8 +121,12 @@ def claim_of(request: HttpRequest, *, now_s: float, service: str = SERVICE_NAME)
         SqsError: The request is not signed, its signature is not complete, or it is too old.
 
     """
-    path, _, query = request.target.partition(b"?")
     authorization = request.headers.get(b"authorization")
+    if authorization is not None:
+        claim = _regular_claim(request, authorization, now_s=now_s, service=service)
+        if claim is not None:
+            return claim
+    path, _, query = request.target.partition(b"?")
     if authorization is not None:
         parts = _header_parts(request, authorization.decode("latin-1"), query)
     elif b"X-Amz-Signature=" in query:
@@ -107,18 +152,18 @@ def claim_of(request: HttpRequest, *, now_s: float, service: str = SERVICE_NAME)
     return SignatureClaim(key_id, date, region, text.encode(), parts.signature)
 
 
-def check(claim: SignatureClaim, signing_key: bytes) -> None:
+def check(claim: SignatureClaim, keyed: KeyedHash) -> None:
     """Check the signature of a claim.
 
     Args:
         claim: What the request claims.
-        signing_key: Key that the secret of `key_id` gives for its date, its region and `sqs`.
+        keyed: Hash by the key that the secret of `key_id` gives for its date, its region and `sqs`.
 
     Raises:
         SqsError: Another key, or another request, was signed.
 
     """
-    expected = hmac.digest(signing_key, claim.string_to_sign, "sha256").hex()
+    expected = keyed.hexdigest(claim.string_to_sign)
     if not hmac.compare_digest(expected.encode(), claim.signature.encode()):
         raise wrong_signature()
 
@@ -137,6 +182,66 @@ def unknown_key() -> SqsError:
     """Return the error of a request whose access key does not exist or is disabled."""
     text = "The security token included in the request is invalid."
     return SqsError(INVALID_CLIENT_TOKEN_ID, text)
+
+
+def _regular_claim(
+    request: HttpRequest, authorization: bytes, *, now_s: float, service: str
+) -> SignatureClaim | None:
+    """Return the claim of a request that is signed as SDKs do it, at half the cost of the long way.
+
+    `None` for all others, and for those that fail a check: the long way finds the error.
+    """
+    headers, target = request.headers, request.target
+    end = len(authorization) - _SIGNATURE_DIGITS
+    found = _regular(authorization[:end]) if 0 < end <= _REGULAR_MAX else None
+    stamped = headers.get(b"x-amz-date")
+    if (
+        found is None
+        or stamped is None
+        or found.service != service
+        or b"x-amz-security-token" in headers
+        or not (found.signs_target or b"x-amz-target" not in headers)
+        or b"?" in target
+    ):
+        return None
+    stamp = stamped.decode("latin-1")
+    signed_s = _seconds(stamp)
+    if (
+        signed_s is None
+        or not now_s - CLOCK_WINDOW_S <= signed_s <= now_s + CLOCK_WINDOW_S
+        or stamp[:8] != found.date
+    ):
+        return None
+    lines = b"\n".join([begin + headers.get(name, b"").strip() for name, begin in found.names])
+    if b"  " in lines:
+        return None
+    canonical = b"%b\n%b\n\n%b\n\n%b\n%b" % (
+        request.method,
+        _canonical_path(target),
+        lines,
+        found.signed_headers,
+        sha256(request.body).hexdigest().encode(),
+    )
+    text = (
+        f"{ALGORITHM}\n{stamp}\n{found.date}/{found.region}/{service}/{_TERM}\n"
+        f"{sha256(canonical).hexdigest()}"
+    )
+    signature = authorization[end:].decode("latin-1")
+    return SignatureClaim(found.key_id, found.date, found.region, text.encode(), signature)
+
+
+@lru_cache(maxsize=1024)
+def _regular(head: bytes) -> _Regular | None:
+    """Read the header `Authorization`, which ends before the signature."""
+    found = _REGULAR.fullmatch(head)
+    if found is None:
+        return None
+    key_id, date, region, service = (part.decode("latin-1") for part in found.groups()[:4])
+    names = found[5].split(b";")
+    if b"host" not in names:
+        return None
+    lines = tuple((name, name + b":") for name in names)
+    return _Regular(key_id, date, region, service, found[5], lines, b"x-amz-target" in names)
 
 
 def _header_parts(request: HttpRequest, authorization: str, query: bytes) -> _Parts:

@@ -17,6 +17,7 @@ from tidelog.gateway.sqs.protocol.errors import INTERNAL, SERVICE_UNAVAILABLE, S
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.signature import (
     SERVICE_NAME,
+    KeyedHash,
     SignatureClaim,
     check,
     claim_of,
@@ -24,6 +25,7 @@ from tidelog.gateway.sqs.signature import (
     wrong_signature,
 )
 from tidelog.wire.env.env import Env
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import (
     AuthenticationFailedError,
     InvalidRequestError,
@@ -55,10 +57,11 @@ _ASKED_MAX: Final = 64
 class _KnownKey:
     """A signing key that brokers have confirmed."""
 
-    __slots__ = ("account", "checked_at", "is_asked", "key", "user")
+    __slots__ = ("account", "checked_at", "is_asked", "key", "keyed", "user")
 
     def __init__(self, key: SigningKey, user: str, account: str, *, now: float) -> None:
         self.key = key
+        self.keyed = KeyedHash(key.key)
         self.user = user
         self.account = account
         self.checked_at = now
@@ -108,6 +111,7 @@ class SignedCallers:
         self._nursery = nursery
         self._address = address.encode()
         self._clock = env.clock
+        self._now = loop_clock()
         self._keys: dict[tuple[str, str, str], _KnownKey] = {}
         self._users: dict[str, _User] = {}
         self._asked = trio.CapacityLimiter(_ASKED_MAX)
@@ -126,11 +130,12 @@ class SignedCallers:
             BrokerError, ConnectionLostError: Brokers cannot tell now.
         """
         claim = claim_of(request, now_s=self._clock.now_ms() / 1000)
-        known = await self._key_of(claim)
+        now = self._now()
+        known = self._fresh_key(claim, now) or await self._ask(claim)
         user = self._users.get(claim.key_id)
         if user is None:
             user = self._begin(known)
-        user.used_at = trio.current_time()
+        user.used_at = now
         if user.callers is None:
             await user.is_settled.wait()
             if user.failure is not None:
@@ -140,25 +145,25 @@ class SignedCallers:
         assert user.callers is not None, "a settled user has callers or a failure"
         return user.callers.caller(request, claim.region)
 
-    async def _key_of(self, claim: SignatureClaim) -> _KnownKey:
+    def _fresh_key(self, claim: SignatureClaim, now: float) -> _KnownKey | None:
         """Return the signing key of a request, whose signature it has checked.
 
+        `None` if a broker must be asked first.
+
         Raises:
-            SqsError: The access key does not exist, or the signature is wrong.
+            SqsError: The signature is wrong.
         """
-        place = (claim.key_id, claim.date, claim.region)
-        known = self._keys.get(place)
-        if known is not None:
-            check(claim, known.key.key)
-            age_s = trio.current_time() - known.checked_at
-            if age_s < FRESH_S:
-                return known
-            if age_s < STALE_S:
-                if not known.is_asked:
-                    known.is_asked = True
-                    self._nursery.start_soon(self._ask_again, claim, known)
-                return known
-        return await self._ask(claim)
+        known = self._keys.get((claim.key_id, claim.date, claim.region))
+        if known is None:
+            return None
+        check(claim, known.keyed)
+        age_s = now - known.checked_at
+        if age_s >= STALE_S:
+            return None
+        if age_s >= FRESH_S and not known.is_asked:
+            known.is_asked = True
+            self._nursery.start_soon(self._ask_again, claim, known)
+        return known
 
     async def _ask(self, claim: SignatureClaim) -> _KnownKey:
         """Ask a broker for the signing key of a request.
@@ -193,7 +198,7 @@ class SignedCallers:
         key = SigningKey(claim.key_id, scope, found.signing_key)
         known = _KnownKey(key, found.user, found.account, now=trio.current_time())
         # The front trusts its own check alone.
-        check(claim, known.key.key)
+        check(claim, known.keyed)
         if len(self._keys) >= _KEYS_MAX:
             self._keys.clear()
         self._keys[place] = known

@@ -1,5 +1,6 @@
 """Signatures: those of botocore and of the vendor's test suite are proved, all others refused."""
 
+import hmac
 from typing import Final
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.gateway.sqs.signing import KEY_ID, SECRET, presigned, signed, signed_at, signing_key
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.protocol.errors import SqsError
-from tidelog.gateway.sqs.signature import SignatureClaim, check, claim_of
+from tidelog.gateway.sqs.signature import KeyedHash, SignatureClaim, check, claim_of
 
 URL: Final = "http://127.0.0.1:9324/"
 JSON_HEADERS: Final = {
@@ -20,7 +21,7 @@ JSON_HEADERS: Final = {
 
 def _prove(request: HttpRequest, *, now_s: float | None = None) -> SignatureClaim:
     claim = claim_of(request, now_s=signed_at(request) if now_s is None else now_s)
-    check(claim, signing_key(SECRET, claim.date, claim.region))
+    check(claim, KeyedHash(signing_key(SECRET, claim.date, claim.region)))
     return claim
 
 
@@ -100,7 +101,7 @@ def test_vectors_of_the_vendor_are_proved(
     )
     claim = claim_of(request, now_s=1440938160, service="service")
     assert (claim.key_id, claim.date, claim.region) == (KEY_ID, "20150830", "us-east-1")
-    check(claim, signing_key(SECRET, "20150830", "us-east-1", service="service"))
+    check(claim, KeyedHash(signing_key(SECRET, "20150830", "us-east-1", service="service")))
 
 
 @pytest.mark.parametrize("path", ["", "000000000000/orders.fifo", "a%20b/../c//d?x=1&B=%2F+"])
@@ -277,3 +278,18 @@ def test_anything_else_is_refused(
         headers[b"date"] = date
     with pytest.raises(SqsError):
         _prove(HttpRequest(b"GET", target, headers, b""), now_s=1440938160)
+
+
+def test_a_header_that_is_not_written_as_sdks_do_is_read_alike() -> None:
+    request = signed(URL, b"{}", JSON_HEADERS)
+    header = request.headers[b"authorization"].decode()
+    algorithm, _, fields = header.partition(" ")
+    in_other_order = f"{algorithm} {', '.join(reversed(fields.split(', ')))}"
+    for written in (header.replace(", ", ","), header.replace(", ", " ,  "), in_other_order):
+        headers = {**request.headers, b"authorization": written.encode()}
+        assert _prove(request._replace(headers=headers)) == _prove(request)
+
+
+@given(key=st.binary(min_size=1, max_size=64), text=st.binary(max_size=300))
+def test_a_keyed_hash_is_that_of_the_standard_library(key: bytes, text: bytes) -> None:
+    assert KeyedHash(key).hexdigest(text) == hmac.digest(key, text, "sha256").hex()
