@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.broker.metrics.catalog import SECTIONS
+from tidelog.gateway.sqs.metrics import SECTIONS as SQS_SECTIONS
 from tidelog.wire.metrics.metric import Metric, MetricKind
 
 METRICS: Final = {
     metric.name: metric
-    for title, section in SECTIONS.items()
+    for title, section in (*SECTIONS.items(), *SQS_SECTIONS.items())
     for metric in section
     if title != "Partitions of one topic"
 }

@@ -30,7 +30,7 @@ OF_OWNERS: Final = GROUPS["tidelog-owners"]
 def test_all_conditions_have_an_alert() -> None:
     assert GROUPS.keys() == {"tidelog-operators", "tidelog-owners"}
     assert OF_OWNERS.keys() == {"QueueTooOld", "QueueTooDeep", "QueueDeadLetters", "GroupLag"}
-    assert len(RULES) == 19
+    assert len(RULES) == 22
 
 
 @pytest.mark.parametrize("name", SEVERITIES)

@@ -8,15 +8,18 @@ from itertools import accumulate, count, product
 from typing import Final
 
 from tidelog.broker.metrics.catalog import SECTIONS
+from tidelog.gateway.sqs.metrics import SECTIONS as SQS_SECTIONS
 from tidelog.wire.metrics.metric import Metric, MetricKind
 
 VALUES: Final[dict[str, tuple[str, ...]]] = {
+    "action": ("SendMessage", "ReceiveMessage"),
     "api": ("PRODUCE", "FETCH"),
     "code": ("OK", "NOT_LEADER"),
     "dead_letter_queue": ("dead",),
     "kind": ("shrink", "expand", "planned", "failover", "unclean"),
     "severity": ("info", "warning", "error"),
     "state": ("leader", "under_replicated", "under_min_isr", "damaged", "leaderless", "fenced"),
+    "error": ("", "ServiceUnavailable"),
     "group": ("billing",),
     "owner": ("payments",),
     "queue": ("orders", "dead"),
@@ -29,7 +32,7 @@ def exposition(scrape: int) -> str:
     """Return a series of each metric with each value of its labels; counters grow by scrape."""
     return "".join(
         line
-        for section in SECTIONS.values()
+        for section in (*SECTIONS.values(), *SQS_SECTIONS.values())
         for metric in section
         for line in _lines(metric, scrape)
     )
