@@ -125,6 +125,8 @@ async def _create(
     settings = change.settings
     if not is_fifo:
         settings["fair_delivery"] = "on"
+        # A message is then invisible for its whole timeout, although a leader dies.
+        settings["receive_acks"] = "all"
     elif change.scope is not None:
         settings["deduplication_scope"] = "group" if change.scope == "messageGroup" else "queue"
     labels = {**change.labels, OWNS_TOPIC: "true"}

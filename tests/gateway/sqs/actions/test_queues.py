@@ -285,3 +285,14 @@ async def test_a_longer_retention_is_also_that_of_the_topic(tmp_path: Path) -> N
         assert (await attributes_at(caller, url))["MessageRetentionPeriod"] == "60"
         (queue,) = await caller.client.admin.describe_queues(["orders"])
         assert queue.topic_retention_ms == (1_209_600 + 900) * 1000
+
+
+@pytest.mark.parametrize("name", ["orders", "orders.fifo"])
+async def test_receives_of_new_queues_are_committed(tmp_path: Path, name: str) -> None:
+    """Else messages would return before the end of their timeout when a leader dies."""
+    async with open_caller(tmp_path) as caller:
+        await create(caller, name, {"FifoQueue": "true"} if name.endswith(".fifo") else None)
+
+        (queue,) = await caller.client.admin.describe_queues([name])
+
+        assert queue.config["receive_acks"] == "all"
