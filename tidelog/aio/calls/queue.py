@@ -280,6 +280,7 @@ class QueueCalls(Forwarding[InnerQueue]):
 
         Raises:
             InvalidRequestError: Another redrive runs, or the arguments contradict each other.
+            UnsupportedVersionError: A broker is too old for an id or `only_sources`.
             UnknownTopicError: There is no such topic.
         """
         return await self._guest.call(
