@@ -29,7 +29,12 @@ from tidelog.client.tracing.trace_context import with_context
 from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.config.queue_config import NO_PRIORITIES, parse_priority_weights
-from tidelog.wire.errors import InvalidRequestError, RecordTooLargeError, TidelogError
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    NotAuthorizedError,
+    RecordTooLargeError,
+    TidelogError,
+)
 from tidelog.wire.messages.queue_admin import QueueDescription
 
 _BATCH_BYTES: Final = 64 << 10
@@ -83,6 +88,8 @@ class QueuePublisher:
         self._described: QueueDescription | None = None
         """The description from which `_kind` was made."""
         self._kind = QueueKind()
+        self._may_produce = True
+        """Whether access rules may allow to produce to the topic."""
 
     async def send(
         self, given: Sequence[bytes | OutgoingMessage], *, context: Headers | None = None
@@ -108,10 +115,11 @@ class QueuePublisher:
             description = self._queue_metadata.known(self._calls.name)
             if description is None:
                 description = await self._calls.describe()
-            if not looks_at_messages(description):
+            if self._may_produce and not looks_at_messages(description):
                 producer = self._producer.opened or await self._producer.get()
                 results = await producer.send_values(description.topic, given, headers=context)
-        if results is None:
+                self._may_produce = not _are_denied(results)
+        if results is None or not self._may_produce:
             results = await self._send(_as_messages(given, context))
         too_large: list[int] = []
         for place, result in enumerate(results):
@@ -173,8 +181,15 @@ class QueuePublisher:
             return []
         if looks_at_messages(description):
             return await self._ordered_sender().send(description, records)
-        producer = await self._producer.get()
-        return await producer.send_records(description.topic, records)
+        if self._may_produce:
+            producer = await self._producer.get()
+            results = await producer.send_records(description.topic, records)
+            if not _are_denied(results):
+                return results
+        # With a rule for the queue alone, its broker appends to the topic.
+        results = await self._ordered_sender().send(description, records)
+        self._may_produce = _are_denied(results)
+        return results
 
     async def _checked(
         self, messages: Sequence[OutgoingMessage]
@@ -234,6 +249,11 @@ def _with_read_headers(message: bytes | OutgoingMessage) -> bytes | OutgoingMess
     if isinstance(message, OutgoingMessage) and not isinstance(message.headers, tuple):
         return replace(message, headers=tuple(message.headers))
     return message
+
+
+def _are_denied(results: Sequence[Receipt | TidelogError]) -> bool:
+    """Return whether access rules deny all messages, so that none is in the log."""
+    return bool(results) and all(isinstance(each, NotAuthorizedError) for each in results)
 
 
 def _is_at_hand(message: bytes | OutgoingMessage) -> bool:

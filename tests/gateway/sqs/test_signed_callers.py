@@ -119,6 +119,27 @@ async def test_a_signed_request_acts_for_its_user_and_no_other(tmp_path: Path) -
         assert (await world.callers.caller_of(again)).client is caller.client
 
 
+@pytest.mark.parametrize("name", ["jobs", "jobs.fifo"])
+async def test_a_rule_for_the_queue_is_enough_to_send(tmp_path: Path, name: str) -> None:
+    async with secured(tmp_path) as world:
+        await world.admin.admin.create_queue(name, fifo=name.endswith(".fifo"))
+        await world.admin.security.create_user("ann")
+        await world.admin.access.grant("user:ann", ["send"], "queue", name=name)
+        key = await world.admin.security.create_access_key("ann")
+        caller = await world.callers.caller_of(by(key))
+        url = caller.scope.url_of(name)
+
+        for body in ("1", "2"):
+            group, sent_id = ("g", body) if name.endswith(".fifo") else (None, None)
+            call = SendMessageCall(
+                url, body, message_group_id=group, message_deduplication_id=sent_id
+            )
+            await send_message(caller, call)
+
+        found = await world.admin.queue(name).receive(10, wait=5)
+        assert [message.value for message in found] == [b"1", b"2"]
+
+
 async def test_a_user_moves_dead_letters_between_its_own_queues(tmp_path: Path) -> None:
     async with secured(tmp_path) as world:
         caller = await world.callers.caller_of(by(await with_user(world.admin, "alice")))
