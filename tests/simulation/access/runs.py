@@ -1,8 +1,12 @@
 """Random runs of three brokers that enforce access, while rules come and go.
 
-Anonymous clients append and read, over connections of their own. An administrator grants and
-revokes both. After an answered revocation, no broker may acknowledge or deliver.
+Anonymous clients append and read, over connections of their own; gateways append for a user that
+has an access key. An administrator grants and revokes all of that, and disables the key. After an
+answered revocation, no broker may acknowledge or deliver.
 """
+
+# Marks connections of brokers as encrypted: secrets go over no others.
+# pyright: reportPrivateUsage=false
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -21,6 +25,7 @@ from tests.broker.replication.three_brokers import (
     connected,
     connected_as,
 )
+from tests.broker.security.gateways import KEY_ID, NONCE, impersonate, key_of, time_text
 from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.checkers.run_history import ViolationError
@@ -38,6 +43,7 @@ from tidelog.wire.errors import (
     UnknownQueueError,
 )
 from tidelog.wire.messages.access import AccessRule, AlterAccessRequest
+from tidelog.wire.messages.access_keys import AccessKeyToCreate, AlterAccessKeysRequest
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.messages.queue_admin import CreateQueueRequest
@@ -49,17 +55,24 @@ from tidelog.wire.messages.queues import (
     SettleRequest,
 )
 from tidelog.wire.messages.topics import CreateTopicRequest, DescribeTopicsRequest
+from tidelog.wire.messages.users import AlterUsersRequest, UserToSet
 from tidelog.wire.protocol import api
+from tidelog.wire.security.access_key import SigningScope
 from tidelog.wire.transport.rpc import RpcConnection
 
 ATTACKS: Final = 5
 QUEUE: Final = "work"
+_IMPERSONATE: Final = "impersonate cluster"
+_KEY: Final = "use key"
+"""Not a rule: whether the access key of the user is enabled."""
+_USER: Final = "alice"
 _TRUSTED: Final = 9
 """Node id of the administrator and of the trusted writer: nodes need no rules."""
 _DENIED: Final = {int(ErrorCode.NOT_AUTHORIZED), int(ErrorCode.UNKNOWN_TOPIC_ID)}
 _PATIENCE_S: Final = 3.0
 _BYTES: Final = 1 << 20
 _REQUESTS_AT_ONE_BROKER: Final = 20
+WORK: Final = ("acked", "read", "sent", "received", "acted for the user")
 
 Request = Callable[[RpcConnection], Awaitable[None]]
 
@@ -106,8 +119,10 @@ class AccessRun:
                 ("read", "topic"),
                 ("send", "queue"),
                 ("receive", "queue"),
+                ("impersonate", "cluster"),
             )
         }
+        self._windows[_KEY] = Windows()
         self._sent_at: dict[bytes, float] = {}
         """When each record was sent, by value."""
 
@@ -129,9 +144,10 @@ class AccessRun:
         for node_id in NODES:
             # At each broker, so that one which learns late of a revocation is asked at once.
             await self._as_machine(f"writer{node_id}", partial(self._append_at, node_id))
+            await self._as_machine(f"gateway{node_id}", partial(self._append_for_user, node_id))
         await trio.sleep(2)
         await FaultInjector(self._brokers, self._random).run(attack_count)
-        wanted = {name: self.counts[name] + 3 for name in ("acked", "read", "sent", "received")}
+        wanted = {name: self.counts[name] + 3 for name in WORK}
         await until(
             lambda: bool(self.violation) or all(self.counts[n] >= c for n, c in wanted.items()), 120
         )
@@ -155,6 +171,15 @@ class AccessRun:
             )
             created = await client.ask(api.CREATE_QUEUE, wanted)
             described = await client.ask(api.DESCRIBE_TOPICS, DescribeTopicsRequest([TOPIC]))
+            await client.ask(
+                api.ALTER_USERS,
+                AlterUsersRequest([UserToSet(_USER, None, is_new=True)], [], [], []),
+            )
+            key = AccessKeyToCreate(KEY_ID, _USER, NONCE)
+            self._windows[_KEY].granted()
+            await client.ask(api.ALTER_ACCESS_KEYS, AlterAccessKeysRequest([key]))
+            may_write = AccessRule(f"user:{_USER}", "topic", TOPIC, ["write"])
+            await client.ask(api.ALTER_ACCESS, AlterAccessRequest([may_write]))
             self._topic_id = described.topics[0].topic_id
             self._queue_id = created.queue_id
 
@@ -163,24 +188,36 @@ class AccessRun:
 
     async def _administrate(self, process: Process) -> None:
         while not self._should_stop:
-            name = self._random.choice(list(self._windows))
-            window, rule = self._windows[name], _rule(name)
+            name = self._random.choice([each for each in self._windows if each != _KEY])
+            window = self._windows[name]
             window.granted()
-            await self._alter(process, AlterAccessRequest([rule]))
+            await self._alter(process, name, is_granted=True)
             await trio.sleep(self._random.uniform(0.2, 2))
-            await self._alter(process, AlterAccessRequest([], [rule]))
+            if name == _IMPERSONATE and self._random.random() < 0.5:
+                await self._alter(process, _KEY, is_granted=False)
+                self._windows[_KEY].revoked()
+                await trio.sleep(self._random.uniform(0, 1))
+                self._windows[_KEY].granted()
+                await self._alter(process, _KEY, is_granted=True)
+            await self._alter(process, name, is_granted=False)
             window.revoked()
             self.counts["revocations"] += 1
             await trio.sleep(self._random.uniform(0, 1))
 
-    async def _alter(self, process: Process, request: AlterAccessRequest) -> None:
+    async def _alter(self, process: Process, name: str, *, is_granted: bool) -> None:
         """Repeat a change until it is answered, or until the run ends."""
         is_answered = False
 
         async def alter(client: RpcConnection) -> None:
             nonlocal is_answered
             with trio.move_on_after(_PATIENCE_S + 4):
-                await client.ask(api.ALTER_ACCESS, request)
+                if name == _KEY:
+                    enabled, disabled = ([KEY_ID], []) if is_granted else ([], [KEY_ID])
+                    keys = AlterAccessKeysRequest([], enable=enabled, disable=disabled)
+                    await client.ask(api.ALTER_ACCESS_KEYS, keys)
+                else:
+                    granted, revoked = ([_rule(name)], []) if is_granted else ([], [_rule(name)])
+                    await client.ask(api.ALTER_ACCESS, AlterAccessRequest(granted, revoked))
                 is_answered = True
 
         while not (is_answered or self._should_stop):
@@ -215,6 +252,24 @@ class AccessRun:
                 self.counts["sent"] += 1
 
         await self._repeat(process, append, node_id=node_id)
+
+    async def _append_for_user(self, node_id: int, process: Process) -> None:
+        """Append as a gateway that acts for the user, which may always append."""
+
+        async def begin(client: RpcConnection) -> None:
+            now_ms = process.env.clock.now_ms()
+            scope = SigningScope(time_text(now_ms)[:8], "us-east-1", "sqs")
+            await impersonate(client, key_of(_USER, scope=scope), time_ms=now_ms)
+
+        async def append(client: RpcConnection) -> None:
+            batch, _ = self._batch()
+            began_at = trio.current_time()
+            await self._ask_produce(client, batch)
+            for action in (_IMPERSONATE, _KEY):
+                self._check(action, began_at, "an append of a gateway is acknowledged")
+            self.counts["acted for the user"] += 1
+
+        await self._repeat(process, append, node_id=node_id, begin=begin)
 
     async def _fetch(self, process: Process) -> None:
         offsets = [0] * PARTITION_COUNT
@@ -298,8 +353,11 @@ class AccessRun:
         *,
         is_trusted: bool = False,
         node_id: int | None = None,
+        begin: Request | None = None,
     ) -> None:
         async def work(client: RpcConnection) -> None:
+            if begin is not None:
+                await begin(client)
             for _ in range(_REQUESTS_AT_ONE_BROKER):
                 try:
                     with trio.fail_after(_PATIENCE_S):
@@ -329,6 +387,9 @@ class AccessRun:
         )
         try:
             async with opened as client:
+                broker = self._brokers.brokers.get(node_id)
+                for each in () if broker is None else broker._acceptor.connections:
+                    each.is_encrypted = True
                 await work(client)
         except* (TidelogError, OSError, trio.TooSlowError, ItemFailedError):
             await trio.sleep(self._random.uniform(0.01, 0.1))
@@ -345,7 +406,8 @@ def _with_attachment(reply: Any, content: memoryview) -> tuple[Any, bytes]:  # n
 def _rule(name: str) -> AccessRule:
     action, kind = name.split(" ")
     actions = ["receive", "settle"] if action == "receive" else [action]
-    return AccessRule("anonymous", kind, TOPIC if kind == "topic" else QUEUE, actions)
+    names = {"topic": TOPIC, "queue": QUEUE, "cluster": "*"}
+    return AccessRule("anonymous", kind, names[kind], actions)
 
 
 def run_access(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:

@@ -7,8 +7,11 @@ from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.handlers import access as access_handler
-from tidelog.broker.security.access_control import AccessReview, Pieces
+from tidelog.broker.requests.identity import ClientIdentity
+from tidelog.broker.security.access_control import AccessControl, AccessReview, Pieces
+from tidelog.broker.security.access_keys import AccessKeys
 from tidelog.coordinator.node import ClusterNode
+from tidelog.coordinator.security.records import AccessKeySet
 
 
 async def _at_once(cluster: ClusterNode) -> list[int]:
@@ -25,6 +28,16 @@ def _as_at_the_arrival(
     return message, attachment
 
 
+def _may_go_on(self: AccessControl, actor: ClientIdentity) -> bool:
+    del self, actor
+    return True
+
+
+def _is_current_for_ever(self: AccessKeys, known: AccessKeySet) -> bool:
+    del self, known
+    return True
+
+
 ANSWERED_AT_ONCE: Final = Mutation(
     "revocation-is-answered-at-once",
     "a change of rules is answered before the other brokers have applied it",
@@ -35,4 +48,14 @@ DECIDED_ONCE: Final = Mutation(
     "a request that waits is answered by the rules of its arrival",
     (AccessReview, "review", _as_at_the_arrival),
 )
-MUTATIONS: Final = (ANSWERED_AT_ONCE, DECIDED_ONCE)
+GATEWAY_GOES_ON: Final = Mutation(
+    "gateway-outlives-its-action",
+    "a gateway acts for a user although it may not impersonate any more",
+    (AccessControl, "may_impersonate", _may_go_on),
+)
+KEY_GOES_ON: Final = Mutation(
+    "gateway-outlives-the-key",
+    "a gateway acts for a user whose access key is disabled",
+    (AccessKeys, "is_current", _is_current_for_ever),
+)
+MUTATIONS: Final = (ANSWERED_AT_ONCE, DECIDED_ONCE, GATEWAY_GOES_ON, KEY_GOES_ON)
