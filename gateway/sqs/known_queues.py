@@ -17,6 +17,7 @@ from tidelog.gateway.sqs.protocol.errors import (
     queue_does_not_exist,
 )
 from tidelog.wire.config.queue_config import DeduplicationScope, QueueConfig, queue_config
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import TidelogError, UnknownQueueError
 
 _FRESH_S: Final = 5.0
@@ -98,10 +99,10 @@ class KnownQueues:
     Invariant: the queues of `_known` are in the order of their times.
     """
 
-    def __init__(self, client: Client, now: Callable[[], float] = trio.current_time) -> None:
-        """Ask brokers by `client`; `now` returns a time in seconds."""
+    def __init__(self, client: Client, now: Callable[[], float] | None = None) -> None:
+        """Ask brokers by `client`; `now` returns a time in seconds, by default that of the loop."""
         self._client = client
-        self._now = now
+        self._now = now or loop_clock()
         self._known: dict[str, _Known] = {}
         self._questions: dict[str, _Question] = {}
         self._asked: set[_Asked] = set()

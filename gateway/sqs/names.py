@@ -82,7 +82,7 @@ class QueueScope(NamedTuple):
         """
         if not url:
             raise missing_parameter("QueueUrl")
-        account, name = (None, url) if is_legal(url) else address_parts(url)
+        account, name = (None, url) if "/" not in url and is_legal(url) else address_parts(url)
         return self.queue_named(name, account)
 
     def place_of(self, queue: str) -> QueuePlace | None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.sqs")
 
 _CLIENT_NAME: Final = "tidelog-sqs"
-_GARBAGE_THRESHOLD: Final = 20_000
+_GARBAGE_THRESHOLD: Final = 100_000
 """Objects that a front makes before it looks for garbage among them; usually 700."""
 _OTHER_FILES: Final = 64
 """Descriptors that are no connections of clients."""

@@ -263,11 +263,12 @@ class FrontConnection:
         """
         services, parser = self._services, self._parser
         while parser.requests:
-            request, keeps_alive = parser.requests.popleft()
+            parsed = parser.requests.popleft()
+            request, keeps_alive = parsed.request, parsed.keeps_alive
             has_body = request.method != b"HEAD"
             self.phase = Phase.ANSWERING
             answering = services.answer(request, self)
-            del request  # A receive that waits needs its request no more.
+            del parsed, request  # A receive that waits needs its request no more.
             response = await answering
             if response is None or self.is_stopped:
                 return False

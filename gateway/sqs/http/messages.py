@@ -6,6 +6,8 @@ Pure: declarations.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 
 class HttpRequest(NamedTuple):
     """One request."""
@@ -18,7 +20,7 @@ class HttpRequest(NamedTuple):
     body: bytes
 
 
-class HttpResponse(NamedTuple):
+class HttpResponse(msgspec.Struct, frozen=True):
     """One response."""
 
     status: int

@@ -4,9 +4,10 @@ Pure: bytes in, requests out.
 """
 
 from collections import deque
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import httptools
+import msgspec
 
 from tidelog.gateway.sqs.http.messages import HttpRequest
 
@@ -17,7 +18,7 @@ HEAD_MAX_BYTES: Final = 64 << 10
 _HEADERS_MAX: Final = 100
 
 
-class ParsedRequest(NamedTuple):
+class ParsedRequest(msgspec.Struct):
     """One request, and what it says of its connection."""
 
     request: HttpRequest
@@ -90,7 +91,7 @@ class RequestParser:
         except httptools.HttpParserUpgrade:
             # Another protocol was offered, not demanded: this request gets its answer, the last.
             if self.requests:
-                self.requests[-1] = self.requests[-1]._replace(keeps_alive=False)
+                self.requests[-1].keeps_alive = False
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, RequestRefusal):
