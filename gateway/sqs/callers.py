@@ -4,6 +4,7 @@ Shell: it owns the clients of users.
 """
 
 import re
+from functools import lru_cache
 from typing import Final, Protocol, final
 
 from tidelog.client.client import Client
@@ -17,7 +18,9 @@ from tidelog.wire.security.loopback import is_loopback
 
 _SENDER: Final = "anonymous"
 """`SenderId` of messages from callers that prove nothing."""
-_REGION: Final = re.compile(rb"Credential=[^/,\s]+/\d{8}/([a-z][a-z0-9-]{0,31})/sqs/aws4_request")
+_REGION: Final = re.compile(rb"Credential=[^/,\s]+/\d{8}/([a-z][a-z0-9-]{0,31})\Z")
+_SCOPE_END: Final = b"/sqs/aws4_request"
+_SCOPE_BYTES: Final = 256
 _AUTHORITY: Final = re.compile(rb"[A-Za-z0-9._:\[\]-]{1,255}")
 _CALLERS_MAX: Final = 1_000
 """Callers of one client that are remembered, one for each address of the front and region."""
@@ -110,6 +113,13 @@ def _is_local(authority: bytes) -> bool:
     return host.lower() == "localhost" or is_loopback(host.strip("[]"))
 
 
+@lru_cache(maxsize=1024)
+def _claimed_region(scope: bytes) -> str:
+    """Return the region of a signature; empty if none ends there."""
+    found = _REGION.search(scope)
+    return "" if found is None else found[1].decode()
+
+
 @final
 class UnsignedCallers:
     """The callers of a front that checks no signatures: all of them are the front itself."""
@@ -145,6 +155,7 @@ class UnsignedCallers:
             SqsError: A web page in a browser of this machine sends the request.
         """
         _refuse_web_pages(request)
-        claim = _REGION.search(request.headers.get(b"authorization", b""))
-        region = self._region if claim is None else claim[1].decode()
+        authorization = request.headers.get(b"authorization", b"")
+        end = authorization.find(_SCOPE_END, 0, _SCOPE_BYTES)
+        region = (_claimed_region(authorization[:end]) if end > 0 else "") or self._region
         return self._callers.caller(request, region)

@@ -36,6 +36,7 @@ ENCODING_ATTRIBUTE: Final = "tidelog.encoding"
 _RESERVED: Final = (PREFIX, "tidelog")
 _NAME: Final = re.compile(r"[\w.-]{1,256}")
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROLS: Final = bytes(each for each in range(0x20) if each not in b"\t\n\r")
 _STRING, _BINARY = "String", "Binary"
 _SEQUENCE_BASE: Final = 10**19
 """Makes sequence numbers of 20 digits, whose order as text is that of the numbers."""
@@ -50,8 +51,9 @@ _Appended = tuple[int, list[tuple[str, int]]]
 
 def has_forbidden(text: str) -> bool:
     """Return whether text has characters that messages of SQS may not have (XML 1.0, `Char`)."""
-    if text.isascii() and text.isprintable():
-        return False
+    if text.isascii():  # A third of the time that a search takes.
+        value = text.encode()
+        return len(value.translate(None, _CONTROLS)) != len(value)
     return _FORBIDDEN.search(text) is not None
 
 

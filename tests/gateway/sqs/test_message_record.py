@@ -3,10 +3,13 @@
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.gateway.sqs.message_record import (
     attributes_in,
     body_of,
+    has_forbidden,
     header_in,
     message_id_of,
     message_of_record,
@@ -102,3 +105,9 @@ def test_sequence_numbers_have_the_order_of_offsets_as_text_too() -> None:
     numbers = [sequence_number_of(offset) for offset in (0, 9, 10, 2**62)]
     assert numbers == sorted(numbers)
     assert {len(number) for number in numbers} == {20}
+
+
+@given(text=st.text(st.characters(max_codepoint=0x2FF, exclude_categories=())))
+def test_the_characters_of_xml_are_allowed_and_no_others(text: str) -> None:
+    allowed = all(each in "\t\n\r" or each >= " " for each in text)
+    assert has_forbidden(text) == (not allowed)
