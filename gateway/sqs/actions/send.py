@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, final
 
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.gateway.sqs.actions.failed_entries import failed_entries
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.failures import failed_entry
 from tidelog.gateway.sqs.known_queues import QueueFacts
 from tidelog.gateway.sqs.md5 import md5_of_attributes, md5_of_body
 from tidelog.gateway.sqs.message_checks import (
@@ -117,8 +117,7 @@ async def send_message_batch(caller: Caller, call: SendMessageBatchCall) -> Batc
         _sent_entry(ids[place], drafts[place], facts, receipt=receipts[place])
         for place in sorted(receipts)
     ]
-    failed = [failed_entry(ids[place], errors[place]) for place in sorted(errors)]
-    return BatchSent(sent or None, failed or None)
+    return BatchSent(sent or None, failed_entries(ids, errors) or None)
 
 
 def _draft(given: Sendable) -> _Draft:

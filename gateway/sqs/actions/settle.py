@@ -11,8 +11,8 @@ from typing import Final
 import trio
 
 from tidelog.client.queue.queue import Queue
+from tidelog.gateway.sqs.actions.failed_entries import failed_entries
 from tidelog.gateway.sqs.caller import Caller
-from tidelog.gateway.sqs.failures import failed_entry
 from tidelog.gateway.sqs.message_checks import VISIBILITY_S_MAX, checked_batch
 from tidelog.gateway.sqs.protocol.errors import (
     MESSAGE_NOT_INFLIGHT,
@@ -212,8 +212,7 @@ def _checked_change(
 
 def _batch_done(ids: Sequence[str], failures: Mapping[int, TidelogError]) -> BatchDone:
     done = [DoneEntry(entry_id) for place, entry_id in enumerate(ids) if place not in failures]
-    failed = [failed_entry(ids[place], failures[place]) for place in sorted(failures)]
-    return BatchDone(done or None, failed or None)
+    return BatchDone(done or None, failed_entries(ids, failures) or None)
 
 
 def _invalid_handle(handle: str) -> SqsError:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidelog.gateway.sqs.actions.failed_entries import failed_entries
 from tidelog.gateway.sqs.failures import error_of, failed_entry
 from tidelog.gateway.sqs.protocol.errors import SqsError, missing_parameter
 from tidelog.gateway.sqs.protocol.replies import FailedEntry
@@ -45,6 +46,18 @@ def test_an_error_of_sqs_stays_as_it_is() -> None:
 
 def test_a_defect_does_not_show_its_text() -> None:
     assert "secret" not in error_of(ValueError("secret")).message
+
+
+def test_the_log_has_the_defect_of_an_entry(caplog: pytest.LogCaptureFixture) -> None:
+    defect = ValueError("a defect")
+
+    (first, second) = failed_entries(["a", "b"], {1: defect, 0: ConnectionLostError("gone")})
+
+    assert (first.code, second.code) == ("ServiceUnavailable", "InternalFailure")
+    (line,) = caplog.records
+    assert line.getMessage() == "entry b of a batch failed unexpectedly"
+    assert line.exc_info is not None
+    assert line.exc_info[1] is defect
 
 
 def test_an_entry_that_failed_tells_the_fault() -> None:
