@@ -42,6 +42,6 @@ def parse_listen(text: str) -> ListenAddress:
     """
     found = _ADDRESS.fullmatch(text)
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
-    if found is None or port > _PORT_MAX:
+    if found is None or port > _PORT_MAX or text.isdigit():
         raise ConfigError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:9324")
     return ListenAddress(found["bracketed"] or found["name"], port)

@@ -26,7 +26,9 @@ def test_an_address_is_read(text: str, host: str, *, port: int, is_local: bool) 
     assert parse_listen(str(address)) == address
 
 
-@pytest.mark.parametrize("text", ["", ":9324", "a:b", "a:65536", "a:1:2", "::1", "http://a:1"])
+@pytest.mark.parametrize(
+    "text", ["", "9324", ":9324", "a:b", "a:65536", "a:1:2", "::1", "http://a:1"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="write HOST:PORT"):
         parse_listen(text)
