@@ -22,7 +22,7 @@ RESULTS.mkdir(exist_ok=True)
 # SQS keeps no results: Celery needs another place for them. Between machines, use Redis or SQL.
 app = Celery("celery_orders", broker="sqs://", backend=RESULTS.as_uri())
 app.conf.update(
-    task_default_queue="orders",
+    task_default_queue="celery-orders",
     task_acks_late=True,  # a task of a worker that dies comes again ...
     broker_transport_options={
         "visibility_timeout": 60,  # ... after so many seconds; longer than the longest task
