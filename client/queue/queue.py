@@ -42,7 +42,8 @@ from tidelog.client.queue.receive.queue_layout import QueueLayout
 from tidelog.client.queue.receive.reassembler import Reassembler, may_be_large
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
 from tidelog.client.queue.receive.receive_coalescer import ReceiveCoalescer
-from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
+from tidelog.client.queue.receive.receive_options import ReceiveOptions
+from tidelog.client.queue.receive.receiver import QueueReceiver
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.client.queue.receive.subscription import QueueSubscription
 from tidelog.client.queue.receive.worker import (

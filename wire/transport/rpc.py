@@ -37,6 +37,8 @@ FRAME_BYTES_MAX = 256 << 20
 """Maximum frame of a client. It exceeds a broker's, because the client requested the data."""
 
 _FIRST_BYTES = 64
+_READS_AT_ONCE: Final = 16
+"""Maximum reads of a stream before other tasks go on."""
 
 _HANDOVER_S: Final = 0.05
 """Seconds after a call for which the next caller may receive its reply itself."""
@@ -433,7 +435,18 @@ class RpcConnection:
             self._end_by(error)
 
     def _receive_now(self) -> None:
-        """Take the replies that are there.
+        """Take the replies that are there, so that their callers go on in one turn of the loop.
+
+        Raises:
+            ConnectionLostError: The connection has ended.
+            WireFormatError: A reply is wrong.
+        """
+        for _ in range(_READS_AT_ONCE):
+            if not self._read():
+                return
+
+    def _read(self) -> bool:
+        """Take the replies of one read; return whether there may be more.
 
         Raises:
             ConnectionLostError: The connection has ended.
@@ -443,7 +456,8 @@ class RpcConnection:
         buffer = decoder.get_buffer()
         received = self._stream.receive_nowait(buffer)
         if received is None:
-            return
+            return False
+        is_whole = received < len(buffer)
         if received == 0:
             raise ConnectionLostError(f"{self._stream.peer} closed the connection")
         if self.hello is None and len(self.first_bytes) < _FIRST_BYTES:
@@ -454,6 +468,7 @@ class RpcConnection:
         # A callback may close the connection; the later requests then have their outcome.
         while self._failure is None and (reply := self._core.next_reply()) is not None:
             self._take(reply)
+        return self._failure is None and not is_whole
 
     def _take(self, reply: Reply) -> None:
         self.reply_count += 1

@@ -23,7 +23,8 @@ from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseExtend
 from tidelog.client.queue.receive.message import RETURN, Disposition, Message
 from tidelog.client.queue.receive.queue_layout import QueueLayout
 from tidelog.client.queue.receive.reassembler import joined
-from tidelog.client.queue.receive.receiver import ALONG_VERSION, QueueReceiver, ReceiveOptions
+from tidelog.client.queue.receive.receive_options import ReceiveOptions
+from tidelog.client.queue.receive.receiver import ALONG_VERSION, QueueReceiver
 from tidelog.client.queue.receive.settler import Along, Behind, NodeQueue, QueueSettler
 from tidelog.wire.errors import (
     ConnectionLostError,

@@ -28,7 +28,8 @@ from msgspec.structs import replace
 
 from tidelog.client.cluster.background_tasks import BackgroundTasks, ParkedTask
 from tidelog.client.queue.receive.message import RETURN, Message
-from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
+from tidelog.client.queue.receive.receive_options import ReceiveOptions
+from tidelog.client.queue.receive.receiver import QueueReceiver
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import TidelogError
 

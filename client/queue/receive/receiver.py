@@ -37,6 +37,7 @@ from tidelog.client.queue.receive.message import (
     places_of,
 )
 from tidelog.client.queue.receive.queue_layout import QueueLayout
+from tidelog.client.queue.receive.receive_options import ReceiveOptions, request_of
 from tidelog.client.queue.receive.receive_reply import Ranked, problem_of, rank_of, ranked
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.client.topic_partition import TopicPartition
@@ -88,23 +89,6 @@ OnEnd = Callable[[list[Message], TidelogError | None], None]
 """Gets the messages of a request, and the error of a partition, if one failed."""
 
 
-class ReceiveOptions(msgspec.Struct, frozen=True):
-    """Options of one call."""
-
-    max_messages: int
-    max_bytes: int
-    visibility_timeout_ms: int | None
-    holder: str
-    attempt_id: bytes | None
-    """Receive attempt id in FIFO queues."""
-    raises_at_limit: bool = False
-    """Whether a call raises `OverLimitError` where `max_in_flight` leaves it without messages."""
-    is_repeatable: bool = False
-    """Whether the caller chose the attempt id, and may call again with it."""
-    is_repetition: bool = False
-    """Whether only messages of an earlier call with the attempt id are wanted, all of them."""
-
-
 @final
 class _Poll(msgspec.Struct, eq=False):
     """Request in flight."""
@@ -151,6 +135,8 @@ class QueueReceiver:
         self.running_count = 0
         """Number of calls that wait."""
         self._layout: QueueLayout | None = None
+        self._unsent: RpcConnection | None = None
+        """Connection to which the requests of this turn of the loop leave at its end."""
 
     def known_layout(self) -> QueueLayout | None:
         """Return the layout of the queue, `None` if its description must be fetched."""
@@ -207,8 +193,12 @@ class QueueReceiver:
         self.running_count += 1
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
-            call.begin(layout)
+            # Receives of FIFO queues have a request each; those of one turn leave in one write.
+            is_together = self.running_count > 1 and call.options.attempt_id is not None
+            call.begin(layout, is_followed=is_together)
             if (poll := call.awaited_poll) is not None:
+                if is_together and self._unsent is not poll.connection:
+                    await self._send_together(poll.connection)
                 await poll.connection.wait_answered(poll.correlation_id)
             messages = call.messages() or await call.run()
         except BaseException:
@@ -224,6 +214,13 @@ class QueueReceiver:
         if not call.options.is_repetition:
             self.was_empty = not messages
         return messages
+
+    async def _send_together(self, connection: RpcConnection) -> None:
+        """Send the requests of this turn of the loop, when the others have had theirs."""
+        self._unsent = connection
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        self._unsent = None
+        connection.flush()
 
     def along(
         self,
@@ -322,8 +319,11 @@ class _Call:
         """Empty replies before the end of their wait."""
         self._retry_at = -math.inf
 
-    def begin(self, layout: QueueLayout | None) -> None:
-        """Ask the only broker of the queue, or all of them, if that is possible without a wait."""
+    def begin(self, layout: QueueLayout | None, *, is_followed: bool = False) -> None:
+        """Ask the only broker of the queue, or all of them, if that is possible without a wait.
+
+        If `is_followed`, a flush of the connection of `awaited_poll` is to follow.
+        """
         self._turn = self._receiver.turn
         if layout is None or layout.leaderless or self.options.is_repetition:
             return
@@ -352,6 +352,7 @@ class _Call:
                 partitions=partitions,
                 max_wait_ms=wait_ms,
                 is_awaited=is_only and self._on_end is None,
+                is_followed=is_only and is_followed,
             )
             if is_only:
                 self.awaited_poll = poll
@@ -546,6 +547,7 @@ class _Call:
         partitions: list[int],
         max_wait_ms: int,
         is_awaited: bool = False,
+        is_followed: bool = False,
     ) -> _Poll | None:
         options = self.options
         room = options.max_messages
@@ -568,6 +570,7 @@ class _Call:
             kept_until=poll.ends_at - max(wait_s - _BELIEVED_S, 0) + _GRACE_S,
             patience=wait_s + self._cluster.config.request_timeout,
             is_awaited=is_awaited,
+            is_followed=is_followed,
         )
         return poll
 
@@ -768,27 +771,3 @@ class _Call:
             ) or (isinstance(failure, BrokerError) and failure.is_retriable)
             if is_late or not is_passing:
                 raise failure
-
-
-def request_of(
-    layout: QueueLayout,
-    partitions: list[int],
-    options: ReceiveOptions,
-    *,
-    max_wait_ms: int = 0,
-    settlements: Sequence[Settlement] = (),
-) -> ReceiveRequest:
-    """Return a request for some partitions of a broker."""
-    return ReceiveRequest(
-        layout.description.queue_id,
-        partitions,
-        options.max_messages,
-        options.max_bytes,
-        max_wait_ms,
-        options.visibility_timeout_ms,
-        options.holder,
-        options.attempt_id,
-        options.raises_at_limit,
-        options.is_repetition,
-        [*settlements],
-    )

@@ -101,6 +101,29 @@ async def test_a_single_reply_costs_one_receive_call(connected: Connected) -> No
     assert connected.stream.receive_count == before + 1
 
 
+async def test_replies_of_several_reads_are_taken_in_one_turn(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 2000
+    for _ in range(count):
+        connected.rpc.submit(api.METADATA, METADATA, connected.take)
+    correlation_ids = connected.broker.read()
+    wait_readable, before = connected.stream.wait_readable, connected.stream.receive_count
+    waits: list[int] = []
+
+    async def wait() -> None:
+        waits.append(len(connected.outcomes))
+        await wait_readable()
+
+    monkeypatch.setattr(connected.stream, "wait_readable", wait)
+    for correlation_id in correlation_ids:
+        connected.broker.answer_metadata(correlation_id)
+    await wait_all_tasks_blocked()
+
+    assert waits == [count]
+    assert connected.stream.receive_count > before + 1
+
+
 async def test_replies_may_come_in_any_order_and_in_pieces(connected: Connected) -> None:
     connected.rpc.submit(api.METADATA, METADATA, connected.take)
     connected.rpc.submit(api.FETCH, FETCH, connected.take)

@@ -15,6 +15,7 @@ from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import SettleRequest
 from tidelog.wire.protocol import api
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 async def _received(
@@ -160,6 +161,50 @@ async def test_fifo_receive_attempts_are_not_coalesced(autojump_clock: MockClock
         assert sum(map(len, await _received(queue, 2, 5))) == 10
 
         assert len({each.attempt_id for each in asked}) == 2
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_fifo_receives_of_one_turn_leave_together(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    async with queue_of(autojump_clock, (1,), fifo=True, visibility_timeout=600) as (
+        queue,
+        cluster,
+    ):
+        await fill(queue, 8)
+        await queue.receive(1, visibility_timeout=0)
+        cluster.receives.clear()
+        sent: list[int] = []
+        found: list[bytes | None] = []
+        scopes: dict[trio.lowlevel.Task, trio.CancelScope] = {}
+        flush = RpcConnection.flush
+        send = QueueReceiver._send_together  # pyright: ignore[reportPrivateUsage]
+
+        def note(connection: RpcConnection) -> None:
+            sent.append(len(cluster.receives))
+            flush(connection)
+
+        async def send_together(receiver: QueueReceiver, connection: RpcConnection) -> None:
+            if is_cancelled:  # The others need it nevertheless.
+                scopes[trio.lowlevel.current_task()].cancel()
+            await send(receiver, connection)
+
+        async def receive() -> None:
+            with trio.CancelScope() as scopes[trio.lowlevel.current_task()]:
+                found.extend(values(await queue.receive(1, wait=20)))
+
+        monkeypatch.setattr(RpcConnection, "flush", note)
+        monkeypatch.setattr(QueueReceiver, "_send_together", send_together)
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(receive)
+
+        # The first one does not wait for others.
+        assert sent in ([0], [1])
+        assert len({each.attempt_id for each in cluster.receives}) == 8
+        assert len(found) == 8 - is_cancelled
+        await trio.sleep(1)
+        assert await left(queue) == (int(is_cancelled), len(found))
 
 
 @pytest.mark.parametrize("number", [0, 2])
