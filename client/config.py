@@ -111,6 +111,10 @@ class ClientConfig:
     """Seconds after which a producer that sends fetches metadata again (number of partitions and
     their leaders), even without an error. So it finds partitions that were added."""
 
+    queue_delivery_timeout: float = 120.0
+    """Seconds from the send of a message to a queue after which no further attempt is made. The
+    send raises `DeliveryTimeoutError` then, or at the end of the attempt under way."""
+
     user: str | None = None
     """Name of the user as which each connection authenticates; with `password`. See
     `docs/authentication.md`."""
@@ -157,6 +161,7 @@ class ClientConfig:
                 "client_id must not be empty": not self.client_id,
                 "connect_timeout must be above 0": self.connect_timeout <= 0,
                 "request_timeout must be above 0": self.request_timeout <= 0,
+                "queue_delivery_timeout must be above 0": self.queue_delivery_timeout <= 0,
                 "retry_backoff must be above 0": self.retry_backoff <= 0,
                 "metadata_max_age must be above 0": self.metadata_max_age <= 0,
                 "retry_backoff_max must not be below retry_backoff": (
@@ -202,6 +207,7 @@ class ClientSettings(TypedDict, total=False):
     retry_backoff: float
     retry_backoff_max: float
     metadata_max_age: float
+    queue_delivery_timeout: float
     user: str | None
     password: str | None
     token: str | TokenSource | None

@@ -86,7 +86,7 @@ class Queue:
     Messages are delivered at least once. A received message is in flight until its receiver settles
     it or its visibility timeout is over; then it is delivered again. While brokers fail over, calls
     wait and retry for up to `ClientConfig.request_timeout`; `send` for
-    `ProducerConfig.delivery_timeout`.
+    `ClientConfig.queue_delivery_timeout`.
     """
 
     def __init__(self, context: QueueContext, name: str, *, holder: str = "") -> None:

@@ -8,6 +8,10 @@ from typing import Final, NamedTuple
 DEFAULT_ACCOUNT: Final = "000000000000"
 DEFAULT_REGION: Final = "us-east-1"
 
+DELIVERY_S: Final = 25.0
+"""Seconds after which the client of a front makes no further attempt to send a message: SDKs send
+it again after 60 s, and both would be in the queue when its broker is back."""
+
 
 class FrontSettings(NamedTuple):
     """Settings that the actions know."""

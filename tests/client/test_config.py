@@ -70,6 +70,7 @@ def test_a_consumer_setting_out_of_range_is_refused(
         ({"client_id": ""}, "client_id must not be empty"),
         ({"connect_timeout": 0.0}, "connect_timeout must be above 0"),
         ({"request_timeout": 0.0}, "request_timeout must be above 0"),
+        ({"queue_delivery_timeout": 0.0}, "queue_delivery_timeout must be above 0"),
         ({"retry_backoff": 0.0}, "retry_backoff must be above 0"),
         ({"metadata_max_age": 0}, "metadata_max_age must be above 0"),
         ({"retry_backoff_max": 0.001}, "retry_backoff_max must not be below retry_backoff"),

@@ -216,6 +216,7 @@ def _allowed(default: int, *, given: int | None) -> int:
 
 async def _serve(broker: str, config: "FrontConfig") -> None:
     from tidelog.gateway.sqs.front_runner import FrontRunner
+    from tidelog.gateway.sqs.settings import DELIVERY_S
 
     ending = trio.Event()
 
@@ -234,7 +235,9 @@ async def _serve(broker: str, config: "FrontConfig") -> None:
             _log.info("requests need an access key: tidelog access-key create user:NAME")
         _collect_rarely()
 
-    given = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())
+    given = ClientConfig(
+        client_id=_CLIENT_NAME, queue_delivery_timeout=DELIVERY_S, **tls_settings()
+    )
     client_config = connection_settings(given, UserFiles(), profile=given_profile()).config
     env = real_env()
     runner = FrontRunner(

@@ -23,7 +23,6 @@ from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.metadata import PASSING_ERRORS
-from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import AckLevel, Receipt
@@ -173,7 +172,7 @@ class OrderedSender:
         self._counters = cluster.counters.queues.of(name)
         self._streams: dict[int, _PartitionStream] = {}
         self._sticky = 0
-        self._delivery_timeout = ProducerConfig().delivery_timeout
+        self._delivery_timeout = cluster.config.queue_delivery_timeout
 
     async def send(
         self, queue: QueueDescription, records: Sequence[ProducerRecord]

@@ -59,7 +59,10 @@ class SharedProducer:
             return self.opened
         async with self._opening:
             if self.opened is None:
-                config = ProducerConfig(batch_size=_BATCH_BYTES)
+                config = ProducerConfig(
+                    batch_size=_BATCH_BYTES,
+                    delivery_timeout=self._cluster.config.queue_delivery_timeout,
+                )
                 # The span of a send to a queue has the name of the queue, and chunks have none.
                 producer = Producer(self._cluster, config, is_traced=False)
                 self.opened = await producer.__aenter__()

@@ -69,12 +69,13 @@ async def serve_sqs(config: "FrontConfig", broker: str, ending: trio.Event) -> N
         ConfigError: The front cannot listen on its address.
     """
     from tidelog.gateway.sqs.front_runner import FrontRunner
+    from tidelog.gateway.sqs.settings import DELIVERY_S
 
     def started(front: "FrontServer") -> None:
         _log.info("serving SQS on http://%s:%d", *front.address)
 
     runner = FrontRunner(
-        lambda: connect(broker, client_id=_CLIENT_NAME),
+        lambda: connect(broker, client_id=_CLIENT_NAME, queue_delivery_timeout=DELIVERY_S),
         config,
         waits_for=(TidelogError,),
         on_start=started,
