@@ -91,6 +91,7 @@ def check_listen(config: FrontConfig) -> None:
             f"cannot serve SQS on {address} without signatures: other machines reach that address;"
             " listen on 127.0.0.1, or create access keys with"
             " `tidelog access-key create user:NAME` and leave out --no-auth"
+            " (of a broker: sqs_authentication=required)"
         )
 
 
