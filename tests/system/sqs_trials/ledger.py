@@ -1,4 +1,4 @@
-"""What clients of a trial sent, received and deleted, and what must hold for it.
+"""Ledger of what clients of a trial sent, received and deleted, and what must hold for it.
 
 Each message has a body of its own: `KIND/GROUP/NUMBER`. Times are of one monotonic clock.
 """
