@@ -11,6 +11,9 @@ DEFAULT_REGION: Final = "us-east-1"
 DELIVERY_S: Final = 25.0
 """Seconds after which the client of a front makes no further attempt to send a message: SDKs send
 it again after 60 s, and both would be in the queue when its broker is back."""
+REQUEST_S: Final = 15.0
+"""Seconds for which the client of a front repeats other requests, and waits for a late answer: with
+the 20 s of a long poll, or with `DELIVERY_S`, less than SDKs wait."""
 
 
 class FrontSettings(NamedTuple):

@@ -212,7 +212,6 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
         "purge-queue": "tidelog queue purge jobs",
         "receive-message": "tidelog queue receive jobs --max 1",
         "send-message": "tidelog queue send jobs 'order 17'",
-        "sqs": "tidelog queue list",
     },
     (RABBIT, ""): {
         "declare": "tidelog queue create jobs",

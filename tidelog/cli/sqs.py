@@ -216,7 +216,8 @@ def _allowed(default: int, *, given: int | None) -> int:
 
 async def _serve(broker: str, config: "FrontConfig") -> None:
     from tidelog.gateway.sqs.front_runner import FrontRunner
-    from tidelog.gateway.sqs.settings import DELIVERY_S
+    from tidelog.gateway.sqs.listen_address import ListenAddress
+    from tidelog.gateway.sqs.settings import DELIVERY_S, REQUEST_S
 
     ending = trio.Event()
 
@@ -226,9 +227,9 @@ async def _serve(broker: str, config: "FrontConfig") -> None:
 
     def started(front: "FrontServer") -> None:
         _log.info(
-            "tidelog %s serves SQS on http://%s:%d for %s",
+            "tidelog %s serves SQS on http://%s for %s",
             version("tidelog"),
-            *front.address,
+            ListenAddress(*front.address),
             broker,
         )
         if config.checks_signatures:
@@ -236,7 +237,10 @@ async def _serve(broker: str, config: "FrontConfig") -> None:
         _collect_rarely()
 
     given = ClientConfig(
-        client_id=_CLIENT_NAME, queue_delivery_timeout=DELIVERY_S, **tls_settings()
+        client_id=_CLIENT_NAME,
+        queue_delivery_timeout=DELIVERY_S,
+        request_timeout=REQUEST_S,
+        **tls_settings(),
     )
     client_config = connection_settings(given, UserFiles(), profile=given_profile()).config
     env = real_env()

@@ -45,11 +45,11 @@ def imported(*words: str) -> set[str]:
     ("words", "count_max"),
     [
         (["topic", "list"], 104),
-        (["group", "describe"], 104),
+        (["group", "describe"], 105),
         (["cluster", "status"], 104),
-        (["consume"], 116),
+        (["consume"], 117),
         (["produce"], 124),
-        (["queue", "receive"], 191),
+        (["queue", "receive"], 195),
     ],
     ids=str,
 )

@@ -69,13 +69,19 @@ async def serve_sqs(config: "FrontConfig", broker: str, ending: trio.Event) -> N
         ConfigError: The front cannot listen on its address.
     """
     from tidelog.gateway.sqs.front_runner import FrontRunner
-    from tidelog.gateway.sqs.settings import DELIVERY_S
+    from tidelog.gateway.sqs.listen_address import ListenAddress
+    from tidelog.gateway.sqs.settings import DELIVERY_S, REQUEST_S
 
     def started(front: "FrontServer") -> None:
-        _log.info("serving SQS on http://%s:%d", *front.address)
+        _log.info("serving SQS on http://%s", ListenAddress(*front.address))
 
     runner = FrontRunner(
-        lambda: connect(broker, client_id=_CLIENT_NAME, queue_delivery_timeout=DELIVERY_S),
+        lambda: connect(
+            broker,
+            client_id=_CLIENT_NAME,
+            queue_delivery_timeout=DELIVERY_S,
+            request_timeout=REQUEST_S,
+        ),
         config,
         waits_for=(TidelogError,),
         on_start=started,
