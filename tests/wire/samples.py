@@ -403,10 +403,6 @@ EXCHANGES = [
         AuthenticateRequest("SCRAM-SHA-256", b"n,,n=alice,r=a nonce"),
         AuthenticateReply(b"v=a signature", True, "user:alice", 1_700_000_000_000, 3_600_000),
     ),
-    _exchange(api.ALTER_ACCESS_KEYS, *access_key_samples.ALTER_ACCESS_KEYS),
-    _exchange(api.LIST_ACCESS_KEYS, *access_key_samples.LIST_ACCESS_KEYS),
-    _exchange(api.GET_SIGNING_KEY, *access_key_samples.GET_SIGNING_KEY),
-    _exchange(api.IMPERSONATE, *access_key_samples.IMPERSONATE),
     _exchange(api.ALTER_USERS, *user_samples.ALTER_USERS),
     _exchange(api.LIST_USERS, *user_samples.LIST_USERS),
     _exchange(api.ALTER_ACCESS, *access_samples.ALTER_ACCESS),
@@ -421,6 +417,10 @@ EXCHANGES = [
     _exchange(api.CREATE_QUEUES, *queue_samples.CREATE_MANY),
     _exchange(api.AWAIT_APPENDED, *transaction_samples.AWAIT_APPENDED),
     _exchange(api.FORGET_TRANSACTIONS, *transaction_samples.FORGET),
+    _exchange(api.ALTER_ACCESS_KEYS, *access_key_samples.ALTER_ACCESS_KEYS),
+    _exchange(api.LIST_ACCESS_KEYS, *access_key_samples.LIST_ACCESS_KEYS),
+    _exchange(api.GET_SIGNING_KEY, *access_key_samples.GET_SIGNING_KEY),
+    _exchange(api.IMPERSONATE, *access_key_samples.IMPERSONATE),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {
