@@ -478,6 +478,7 @@ class ClusterClient:
         is_again = trio.current_time() - self._asked_at <= _PATIENCE_S
         self._asked_at = trio.current_time()
         found: list[TopicMetadata] = []
+        reply: MetadataReply | None = None
         for names in divided(sorted(topics)):
             reply = await self._ask_several(
                 api.METADATA,
@@ -486,6 +487,7 @@ class ClusterClient:
                 in_turn=is_again,
             )
             found += reply.topics
+        assert reply is not None, "there is at least one part"
         return msgspec.structs.replace(reply, topics=found)
 
     async def _ask_several(

@@ -26,8 +26,8 @@ SECONDS = 5.0
 RUN_COUNT = 12
 _VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 _POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
-MUTATION_COUNT = 266
-TRIAL_COUNT = 283
+MUTATION_COUNT = 269
+TRIAL_COUNT = 286
 """Number of trials; some mutations must be found by several kinds of runs."""
 
 

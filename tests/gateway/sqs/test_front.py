@@ -74,7 +74,7 @@ async def test_no_message_stays_leased_that_arrives_with_the_end_of_its_wait(
             msgspec.json.encode({"QueueUrl": url}),
         )
 
-        response = await front.answer(request, Exchange(end))
+        response = await front.answer(request, Exchange(end))  # pyright: ignore[reportArgumentType]  (a property)
         received = await receive_message(caller, ReceiveMessageCall(url))
 
     assert response is None

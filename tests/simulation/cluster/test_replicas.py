@@ -122,6 +122,10 @@ def test_an_additional_record_is_found() -> None:
     watched(look)
 
 
+def always(count: int) -> Callable[[int], int]:
+    return lambda _: count
+
+
 def test_a_cache_that_was_lost_while_a_log_was_closed_is_not_kept() -> None:
     """Later processes of its node were started, and left the idle log closed (seed 880026)."""
 
@@ -129,13 +133,12 @@ def test_a_cache_that_was_lost_while_a_log_was_closed_is_not_kept() -> None:
         (partition,) = replicas._opened
         replica = replicas._opened[partition][2]
         replicas.page_caches.is_kept = lambda _: True
-        replicas.opened(2, replica)
-        assert notes.had_kept_cache
-        replicas.page_caches.lost_count = lambda _: 1
-        replicas.opened(2, replica)
-        assert not notes.had_kept_cache
-        replicas.opened(2, replica)
-        assert notes.had_kept_cache
+        found: list[bool] = []
+        for lost_count in (0, 1, 1):
+            replicas.page_caches.lost_count = always(lost_count)
+            replicas.opened(2, replica)
+            found.append(notes.had_kept_cache)
+        assert found == [True, False, True]
 
     watched(look)
 
