@@ -112,9 +112,11 @@ class Redrive:
 class Redrives:
     """The latest redrives of a partition, up to `REDRIVES_KEPT`."""
 
+    __slots__ = ("_kept",)
+
     def __init__(self, kept: Iterable[Redrive] = ()) -> None:
         """Begin with redrives in the order of their starts."""
-        self._kept = list(kept)
+        self._kept = tuple(kept)
 
     @property
     def latest(self) -> Redrive | None:
@@ -122,7 +124,7 @@ class Redrives:
         return self._kept[-1] if self._kept else None
 
     @property
-    def earlier(self) -> list[Redrive]:
+    def earlier(self) -> tuple[Redrive, ...]:
         """The redrives before `latest`, in the order of their starts."""
         return self._kept[:-1]
 
@@ -133,8 +135,9 @@ class Redrives:
 
     def start(self, redrive: Redrive) -> None:
         """Remember a new redrive as the latest, and forget the oldest one of too many."""
-        self._kept = [*self._kept, redrive][-REDRIVES_KEPT:]
+        self._kept = (*self._kept, redrive)[-REDRIVES_KEPT:]
 
     def change(self, number: int, changed: Callable[[Redrive], Redrive]) -> None:
         """Replace the redrive of a number, if it is remembered."""
-        self._kept = [changed(each) if each.number == number else each for each in self._kept]
+        kept = self._kept
+        self._kept = tuple(changed(each) if each.number == number else each for each in kept)

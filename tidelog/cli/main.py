@@ -87,7 +87,7 @@ COMMANDS = {
     "access-key": LazyCommand(
         "tidelog.cli.security.access_key",
         "access_key",
-        "Create, list, disable and remove access keys for SDKs of AWS.",
+        "Create, list, disable and remove access keys of users, for SDKs of AWS.",
     ),
     "admin": LazyCommand(
         "tidelog.cli.admin.admin", "admin", "Recover the administration of a cluster."

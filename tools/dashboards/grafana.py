@@ -17,7 +17,10 @@ _COLUMNS: Final = 24
 _DATASOURCE: Final[Json] = {"type": "prometheus", "uid": "${datasource}"}
 _METRIC: Final = re.compile(r"\b((?:tidelog|process)_[a-z_]+)\b(\{)?")
 SELECTOR: Final = 'job="tidelog", cluster="$cluster"'
-"""Selector of every metric; a cluster without the target label `cluster` is the empty text."""
+"""Selector of each metric of brokers; a cluster without the target label `cluster` is the empty
+text."""
+_FRONT_SELECTOR: Final = SELECTOR.replace('"tidelog"', '"tidelog-sqs"')
+"""Selector of each metric of SQS fronts, which are another job of Prometheus."""
 
 
 @final
@@ -148,9 +151,12 @@ class Board:
 
 def selected(expression: str) -> str:
     """Return an expression in which each metric has the selector of the chosen cluster."""
-    return _METRIC.sub(
-        lambda found: f"{found[1]}{{{SELECTOR}" + (", " if found[2] else "}"), expression
-    )
+
+    def with_selector(found: re.Match[str]) -> str:
+        selector = _FRONT_SELECTOR if found[1].startswith("tidelog_sqs_") else SELECTOR
+        return f"{found[1]}{{{selector}" + (", " if found[2] else "}")
+
+    return _METRIC.sub(with_selector, expression)
 
 
 def _panel(kind: str, panel: Panel | Number, *, defaults: Json, options: Json) -> Json:

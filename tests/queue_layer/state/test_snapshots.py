@@ -199,7 +199,7 @@ def test_a_snapshot_keeps_a_redrive() -> None:
         note="for the auditors",
         only_sources=True,
     )
-    earlier = [replace(redrive, number=number, note="") for number in (1, 2)]
+    earlier = tuple(replace(redrive, number=number, note="") for number in (1, 2))
     started = SnapshotStarted(
         20,
         5,
@@ -213,4 +213,4 @@ def test_a_snapshot_keeps_a_redrive() -> None:
 
     assert (redrives.latest, redrives.earlier) == (redrive, earlier)
     nothing = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS).redrives()
-    assert (nothing.latest, nothing.earlier) == (None, [])
+    assert (nothing.latest, nothing.earlier) == (None, ())

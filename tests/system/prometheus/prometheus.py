@@ -24,6 +24,8 @@ _INTERVAL: Final = "1s"
 _BETWEEN_LOOKS_S: Final = 0.2
 
 Labels = dict[str, str]
+Targets = Mapping[str, Sequence[str]]
+"""Addresses by cluster."""
 
 
 class QueryError(Exception):
@@ -112,14 +114,16 @@ def names(alerts: Iterable[Labels]) -> set[str]:
 
 @asynccontextmanager
 async def prometheus(
-    folder: Path, targets: Mapping[str, Sequence[str]]
+    folder: Path, targets: Targets, *, fronts: Targets | None = None
 ) -> AsyncGenerator[Prometheus, None]:
     """Run Prometheus until the block ends, with the rules of tidelog, whose `for` is one interval.
 
     `targets` has the addresses of brokers by cluster; the cluster without a name has no label.
+    `fronts` has those of SQS fronts in the same way.
     """
     (folder / "rules.yml").write_text(json.dumps(_hasty_rules()), encoding="utf-8")
-    (folder / "prometheus.yml").write_text(json.dumps(_configuration(targets)), encoding="utf-8")
+    configuration = _configuration({"tidelog": targets, "tidelog-sqs": fronts or {}})
+    (folder / "prometheus.yml").write_text(json.dumps(configuration), encoding="utf-8")
     (port,) = free_ports(1)
     with trio.fail_after(DEADLINE_S):
         process = await trio.lowlevel.open_process(
@@ -149,7 +153,7 @@ def _hasty_rules() -> dict[str, Any]:
     return rules
 
 
-def _configuration(targets: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _configuration(jobs: Mapping[str, Targets]) -> dict[str, Any]:
     return {
         "global": {
             "scrape_interval": _INTERVAL,
@@ -160,7 +164,7 @@ def _configuration(targets: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         "rule_files": ["rules.yml"],
         "scrape_configs": [
             {
-                "job_name": "tidelog",
+                "job_name": job,
                 "static_configs": [
                     {
                         "targets": list(addresses),
@@ -169,5 +173,6 @@ def _configuration(targets: Mapping[str, Sequence[str]]) -> dict[str, Any]:
                     for cluster, addresses in targets.items()
                 ],
             }
+            for job, targets in jobs.items()
         ],
     }

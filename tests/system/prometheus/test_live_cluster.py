@@ -6,14 +6,20 @@ from typing import Final
 import trio
 
 import tidelog
+from tests.gateway.sqs.http_client import HttpClient
 from tests.system.integration.nodes import Nodes
 from tests.system.prometheus.panels import panel_expressions
 from tests.system.prometheus.prometheus import OF_THE_MACHINE, Labels, Prometheus, names, prometheus
+from tidelog.gateway.sqs.http.front_server import FrontServer
+from tidelog.gateway.sqs.listen_address import ListenAddress
+from tidelog.gateway.sqs.server import FrontConfig, open_front
 
 TOPIC: Final = "clicks"
 QUEUE: Final = "orders"
 GROUP: Final = "billing"
 VICTIM: Final = 3
+
+FRONT: Final = FrontConfig(ListenAddress("127.0.0.1", 0), checks_signatures=False)
 
 MAY_BE_EMPTY: Final = {
     "tidelog-cluster: Audit records that wait: {{instance}}",
@@ -47,11 +53,15 @@ async def test_alerts_of_a_killed_broker_fire_and_clear(tmp_path: Path) -> None:
         targets = {"main": [nodes.http_address(node_id) for node_id in nodes.ids]}
         async with (
             tidelog.connect(nodes.addresses) as client,
-            prometheus(folders[1], targets) as database,
+            open_front(client, FRONT) as front,
+            prometheus(
+                folders[1], targets, fronts={"main": [f"127.0.0.1:{front.address[1]}"]}
+            ) as database,
         ):
             await fill(client)
+            await use_sqs(front.address[1])
             await database.wait_samples("sum(tidelog_controller)", 1)
-            await database.wait_samples("sum(up)", len(nodes.ids))
+            await database.wait_samples("sum(up)", len(nodes.ids) + 1)
             await database.wait_alerts(is_healthy)
             await panels_have_data(database)
             await killed_broker_fires(nodes, database)
@@ -76,6 +86,18 @@ async def fill(client: tidelog.Client) -> None:
             break
 
 
+def addresses_of(front: FrontServer) -> dict[str, list[str]]:
+    return {"main": [f"127.0.0.1:{front.address[1]}"]}
+
+
+async def use_sqs(port: int) -> None:
+    """Send a message by the API of SQS, and make an error."""
+    async with HttpClient.connected(port) as http:
+        for queue, status in ((QUEUE, 200), ("missing", 400)):
+            reply = await http.ask("SendMessage", QueueUrl=queue, MessageBody="order")
+            assert reply.status == status
+
+
 async def panels_have_data(database: Prometheus) -> None:
     await database.wait_samples(
         f'count(max by (queue) (tidelog_queue_ready{{queue="{QUEUE}"}}))', 1
@@ -84,7 +106,8 @@ async def panels_have_data(database: Prometheus) -> None:
         f'count(max by (group) (tidelog_group_members{{group="{GROUP}"}}))', 1
     )
     # Rates need two scrapes of a series.
-    await database.wait_samples("min(count_over_time(tidelog_controller[1m])) > bool 1", 1)
+    for metric in ("tidelog_controller", "tidelog_sqs_requests_total"):
+        await database.wait_samples(f"min(count_over_time({metric}[1m])) > bool 1", 1)
     empty = {
         name
         for name, expression in panel_expressions("main").items()

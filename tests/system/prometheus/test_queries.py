@@ -12,7 +12,7 @@ ALERTS = {"UnderReplicated", "UncleanElection", "DamageFound", "DiskReadOnly"}
 async def test_every_panel_has_data_with_a_cluster_label_and_without(tmp_path: Path) -> None:
     with exporting() as one, exporting() as other:
         targets: dict[str, list[str]] = {"": [one], "main": [other]}
-        async with prometheus(tmp_path, targets) as database:
+        async with prometheus(tmp_path, targets, fronts=targets) as database:
             await database.wait_samples("min(count_over_time(up[1m])) > bool 2", 1)
             empty = [
                 f"{cluster}: {name}"
