@@ -68,8 +68,8 @@ class Asker:
     ) -> None:
         """Decide by `table`; ids are those of `state`.
 
-        A gateway that acts for the principal administers no cluster, whatever rules say: else one
-        request of an administrator would let it become one.
+        A gateway that acts for the principal administers no cluster, even if rules allow that:
+        otherwise it could use a request of an administrator to become an administrator.
         """
         self._table = table
         self._state = state

@@ -227,7 +227,7 @@ def test_the_level_does_not_fall_below_that_of_columnar_batches() -> None:
 
 
 def test_the_level_does_not_fall_while_a_redrive_to_sources_may_run() -> None:
-    """A leader of level 6 would continue it to whatever topic a header names."""
+    """A leader of level 6 would move messages to any topic that a header names."""
     cluster = started(NEWEST)
     cluster.do(SetFeatureLevel(7, [1]))
 

@@ -255,7 +255,7 @@ async def test_every_queue_on_the_topic_gets_a_moved_message(tmp_path: Path) -> 
     cloud="Tasks are those of `StartMessageMoveTask`.",
     here="A redrive that another program of tidelog started is a task as well: it is listed, and"
     " may be cancelled.",
-    why="There is one redrive of a queue at a time, whatever started it.",
+    why="A queue has one redrive at a time, and any program may start it.",
 )
 async def test_a_redrive_of_another_program_is_a_task(tmp_path: Path) -> None:
     async with open_pipe(tmp_path) as pipe:
