@@ -327,6 +327,7 @@ class BrokerConfig:
             self.jwt_keys,
             algorithms=self.jwt_algorithms,
         )
+        problems += self._wrong_sqs_settings()
         problems += self._wrong_peers()
         problems += self._wrong_topic_defaults()
         problems += self._wrong_group_settings()
@@ -398,6 +399,19 @@ class BrokerConfig:
             if not port and name == "advertised":
                 problems.append("advertised: clients cannot connect to port 0")
         return problems
+
+    def _wrong_sqs_settings(self) -> list[str]:
+        if self.sqs_listen:
+            return []
+        given = {
+            "sqs_authentication is off (--sqs-no-auth)": self.sqs_authentication == "off",
+            "sqs_strict is on": self.sqs_strict == "on",
+        }
+        return [
+            f"{setting} without an address of SQS; set sqs_listen (--sqs-listen HOST:PORT)"
+            for setting, is_given in given.items()
+            if is_given
+        ]
 
     def _wrong_peers(self) -> list[str]:
         try:

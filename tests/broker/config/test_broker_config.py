@@ -16,6 +16,7 @@ from tidelog.wire.errors import ConfigError
 
 MiB = 1 << 20
 DURATION = "it must be a duration such as 8d, 1h30m, 90s or 250ms"
+NO_SQS = "without an address of SQS; set sqs_listen (--sqs-listen HOST:PORT)"
 TWICE = "queued_max_request_bytes must be at least twice socket_request_max_bytes"
 
 
@@ -163,6 +164,12 @@ def test_an_unreadable_configuration_file_is_refused(tmp_path: Path) -> None:
             "",
             "listen: '' is not an address; write HOST:PORT, such as 127.0.0.1:8433",
         ),
+        (
+            "sqs_authentication",
+            "off",
+            f"sqs_authentication is off (--sqs-no-auth) {NO_SQS}",
+        ),
+        ("sqs_strict", "on", f"sqs_strict is on {NO_SQS}"),
         (
             "topic_defaults",
             {"min_insync_replicas": "0"},
