@@ -205,6 +205,7 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
         "--max-number-of-messages-per-second": "tidelog queue redrive jobs-dead --rate 100",
         "--source-arn": "tidelog queue redrive jobs-dead",
     },
+    (SQS, "sqs"): {"--endpoint-url": "tidelog sqs --listen 127.0.0.1:9324"},
     (SQS, ""): {
         "create-queue": "tidelog queue create jobs",
         "delete-message": "tidelog queue delete-message jobs HANDLE",
@@ -261,6 +262,13 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
         "--bind": "tidelog serve --listen 127.0.0.1:9000",
         "--host": "tidelog serve --listen 127.0.0.1:9000",
         "--port": "tidelog serve --listen 127.0.0.1:9000",
+    },
+    (OTHERS, "sqs"): {
+        "--bind": "tidelog sqs --listen 127.0.0.1:9324",
+        "--host": "tidelog sqs --listen 127.0.0.1:9324",
+        "--port": "tidelog sqs --listen 127.0.0.1:9324",
+        "-H": "tidelog sqs --listen 127.0.0.1:9324",
+        "-p": "tidelog sqs --listen 127.0.0.1:9324",
     },
     (OTHERS, "topic"): {
         "info": "tidelog topic describe orders",

@@ -58,6 +58,8 @@ def test_a_foreign_word_is_answered_in_one_line(
         ("status", "tidelog cluster status"),
         ("help topic", "tidelog --help"),
         ("serve --port 9000", "tidelog serve --listen 127.0.0.1:9000"),
+        ("sqs --endpoint-url=http://localhost:9324", "tidelog sqs --listen 127.0.0.1:9324"),
+        ("sqs -p 9324", "tidelog sqs --listen 127.0.0.1:9324"),
         ("group reset billing", "tidelog group reset-offsets billing"),
         ("queue create jobs --visibility-timeout 30", "--config visibility_timeout_ms=30s"),
     ],
