@@ -12,8 +12,6 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from http import HTTPStatus
-from http.client import HTTPConnection
 from pathlib import Path
 from time import perf_counter, sleep  # noqa: TID251  (the benchmark measures an idle process)
 from typing import Final
@@ -126,22 +124,8 @@ def front_and_broker(directory: Path) -> Generator[Servers]:
         directory, [Command([*_TIDELOG, *broker], _ENVIRONMENT)], [broker_port]
     ) as servers:
         servers.start([*_TIDELOG, *front], environment=_ENVIRONMENT)
-        # A front binds its port once before it waits for brokers, so the port alone says nothing.
-        servers.wait_ready(lambda: _is_ready(front_port))
         servers.wait_ports([broker_port, front_port])
         yield servers
-
-
-def _is_ready(port: int) -> bool:
-    """Return whether a front takes requests."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=1)
-    try:
-        connection.request("GET", "/ready")
-        return connection.getresponse().status == HTTPStatus.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 @contextmanager

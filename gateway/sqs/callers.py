@@ -7,12 +7,14 @@ import re
 from functools import lru_cache
 from typing import Final, Protocol, final
 
+import trio
+
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.names import QueueScope
-from tidelog.gateway.sqs.protocol.errors import ACCESS_DENIED, SqsError
-from tidelog.gateway.sqs.settings import FrontSettings
+from tidelog.gateway.sqs.protocol.errors import ACCESS_DENIED, SERVICE_UNAVAILABLE, SqsError
+from tidelog.gateway.sqs.settings import REQUEST_S, FrontSettings
 from tidelog.gateway.sqs.shared import FrontState
 from tidelog.wire.security.loopback import is_loopback
 
@@ -42,6 +44,42 @@ class Callers(Protocol):
             BrokerError, ConnectionLostError: Brokers cannot tell now.
         """
         ...
+
+
+@final
+class WaitingCallers:
+    """The callers of a front without a client: their requests wait for the client.
+
+    As while the brokers of a running front are away, a request gets `ServiceUnavailable` after
+    `REQUEST_S`: before SDKs hang up and send another one.
+    """
+
+    user_count = 0
+    """See `Callers`."""
+
+    def __init__(self) -> None:
+        """Wait for `end`."""
+        self.reason = "the front starts"
+        """Reason of the wait."""
+        self._callers: Callers | None = None
+        self._ended = trio.Event()
+
+    def end(self, callers: Callers | None) -> None:
+        """End the wait of all requests: they go on by `callers`, or fail without."""
+        self._callers = callers
+        self._ended.set()
+
+    async def caller_of(self, request: HttpRequest) -> Caller:
+        """Wait; then see `Callers`.
+
+        Raises:
+            SqsError: There is no client yet.
+        """
+        with trio.move_on_after(REQUEST_S):
+            await self._ended.wait()
+        if self._callers is None:
+            raise SqsError(SERVICE_UNAVAILABLE, f"The front cannot serve yet: {self.reason}")
+        return await self._callers.caller_of(request)
 
 
 @final

@@ -63,7 +63,8 @@ class Front:
             clock: Monotonic clock, in seconds.
             random: Entropy for the ids of requests.
         """
-        self._callers = callers
+        self.callers = callers
+        """Users and their clients."""
         self._metrics = metrics
         self._pages = pages
         self._clock = clock
@@ -82,7 +83,7 @@ class Front:
         codec = codec_of(request)
         action, error_name = NO_ACTION, ""
         try:
-            caller = await self._callers.caller_of(request)
+            caller = await self.callers.caller_of(request)
             action, call = codec.decode(request)
             trace = request.headers.get(TRACE_HEADER)
             del request  # A receive that waits needs it no more.

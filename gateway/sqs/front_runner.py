@@ -10,8 +10,9 @@ from typing import Final, final
 import trio
 
 from tidelog.client.client import Client
+from tidelog.gateway.sqs.callers import WaitingCallers
 from tidelog.gateway.sqs.http.front_server import FrontServer
-from tidelog.gateway.sqs.server import FrontConfig, listen_for, open_front
+from tidelog.gateway.sqs.server import FrontConfig, FrontProcess, open_process
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import ConfigError, TidelogError
 
@@ -22,7 +23,8 @@ _RETRY_S: Final = 2.0
 class FrontRunner:
     """Runs one front.
 
-    A front may start before the brokers, as `docker compose` and systemd start both.
+    A front may start before the brokers, as `docker compose` and systemd start both: it listens at
+    once, and requests wait for the brokers.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class FrontRunner:
         Args:
             connect: Connects the client of the front.
             config: Settings of the front.
-            waits_for: Failures of `connect` after which the front tries again.
+            waits_for: Failures of a start after which the front tries again.
             on_start: Called when the front serves.
             env: Clock, network and entropy.
         """
@@ -50,8 +52,6 @@ class FrontRunner:
         self._env = env
         self._starting: trio.CancelScope | None = None
         """Scope of the start under way."""
-        self._reason = ""
-        """Reason of the last start that failed."""
 
     async def run_until(self, ending: trio.Event) -> None:
         """Serve until `ending`; then finish the requests under way.
@@ -60,14 +60,15 @@ class FrontRunner:
             ConfigError: The front cannot listen on its address.
             TidelogError: The client cannot connect, for a reason that no wait removes.
         """
-        # A wrong address is refused now, not when a broker is there.
-        (await listen_for(self._env, self._config)).close()
         failure: TidelogError | None = None
-        async with trio.open_nursery() as nursery:
+        async with (
+            open_process(self._config, env=self._env) as process,
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(self._give_up_at, ending)
             while not ending.is_set():
-                failure = await self._serve(ending)
-                if failure is not None and not self._waits(failure):
+                failure = await self._serve(process, ending)
+                if failure is not None and not self._waits(failure, process.waiting):
                     break
                 with trio.move_on_after(_RETRY_S):
                     await ending.wait()
@@ -75,13 +76,13 @@ class FrontRunner:
         if failure is not None and not ending.is_set():
             raise failure
 
-    def _waits(self, failure: TidelogError) -> bool:
+    def _waits(self, failure: TidelogError, waiting: WaitingCallers) -> bool:
         """Return whether the front tries again after a failure; report it once if so."""
+        before, waiting.reason = waiting.reason, str(failure)
         if isinstance(failure, ConfigError) or not isinstance(failure, self._waits_for):
             return False
-        if self._reason != str(failure):
-            self._reason = str(failure)
-            self._env.probe("sqs_front_waits", severity="warning", reason=self._reason)
+        if waiting.reason != before:
+            self._env.probe("sqs_front_waits", severity="warning", reason=waiting.reason)
         return True
 
     async def _give_up_at(self, ending: trio.Event) -> None:
@@ -90,17 +91,14 @@ class FrontRunner:
         if self._starting is not None:
             self._starting.cancel()
 
-    async def _serve(self, ending: trio.Event) -> TidelogError | None:
+    async def _serve(self, process: FrontProcess, ending: trio.Event) -> TidelogError | None:
         """Serve until `ending`; return the failure of a start."""
         try:
             with trio.CancelScope() as starting:
                 self._starting = starting
-                async with (
-                    self._connect() as client,
-                    open_front(client, self._config, env=self._env) as front,
-                ):
+                async with self._connect() as client, process.serving(client):
                     self._starting = None
-                    self._on_start(front)
+                    self._on_start(process.server)
                     await ending.wait()
         except TidelogError as error:
             return error

@@ -1,7 +1,7 @@
 """Pages of the SQS front for probes and scrapes: `/health`, `/ready` and `/metrics`.
 
-Shell: it asks a broker whether the front can serve. No URL of a queue has one of these paths, since
-that begins with an account.
+Shell: it waits for a broker. No URL of a queue has one of these paths, since that begins with an
+account.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -10,9 +10,8 @@ from typing import Final, final
 import msgspec
 import trio
 
-from tidelog.client.client import Client
 from tidelog.gateway.sqs.http.messages import HttpResponse
-from tidelog.wire.errors import BrokerError, TidelogError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.metrics.exposition import CONTENT_TYPE, expose
 from tidelog.wire.metrics.metric import Family
 
@@ -27,13 +26,13 @@ class FrontPages:
 
     def __init__(
         self,
-        client: Client,
         families: Callable[[], Iterable[Family]],
+        check: Callable[[], Awaitable[None]],
         is_draining: Callable[[], bool],
     ) -> None:
-        """Show `families` beside the metrics of `client`, the one of the front."""
-        self._client = client
+        """Show `families`, and as the reason of a front that is not ready the error of `check`."""
         self._families = families
+        self._check = check
         self._is_draining = is_draining
         self._pages: Mapping[bytes, Callable[[], Awaitable[HttpResponse]]] = {
             b"/health": self._health,
@@ -57,12 +56,10 @@ class FrontPages:
         return _json({"ready": False, "reason": reason}, 503)
 
     async def _unready_reason(self) -> str | None:
-        """Return why the front can serve nothing; `None` if a broker answers."""
+        """Return why the front can serve nothing; `None` if it can."""
         try:
             with trio.fail_after(_READY_S):
-                await self._client.admin.list_queues(limit=1)
-        except BrokerError:
-            return None  # The broker answers.
+                await self._check()
         except trio.TooSlowError:
             return f"no broker has answered within {_READY_S:.0f} s"
         except TidelogError as error:
@@ -70,8 +67,7 @@ class FrontPages:
         return None
 
     async def _metrics(self) -> HttpResponse:
-        families = [*self._families(), *self._client.statistics().families()]
-        return HttpResponse(200, CONTENT_TYPE, b"".join(expose(families)), _NO_STORE)
+        return HttpResponse(200, CONTENT_TYPE, b"".join(expose(self._families())), _NO_STORE)
 
 
 def _json(content: object, status: int = 200) -> HttpResponse:

@@ -5,13 +5,13 @@ Shell.
 
 import errno
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import NamedTuple
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple, final
 
 import trio
 
 from tidelog.client.client import Client
-from tidelog.gateway.sqs.callers import Callers, UnsignedCallers
+from tidelog.gateway.sqs.callers import Callers, UnsignedCallers, WaitingCallers
 from tidelog.gateway.sqs.front import Front
 from tidelog.gateway.sqs.http.front_server import FrontLimits, FrontServer
 from tidelog.gateway.sqs.listen_address import DEFAULT_PORT, ListenAddress
@@ -22,7 +22,7 @@ from tidelog.gateway.sqs.signed_callers import SignedCallers
 from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.env.real.real_env import real_env
-from tidelog.wire.errors import ConfigError
+from tidelog.wire.errors import BrokerError, ConfigError, ConnectionLostError
 from tidelog.wire.metrics.metric import Family, single
 
 
@@ -36,6 +36,87 @@ class FrontConfig(NamedTuple):
     limits: FrontLimits = FrontLimits()
 
 
+@final
+class FrontProcess:
+    """A front that listens: without a client, requests wait for one."""
+
+    def __init__(self, listener: Listener, config: FrontConfig, env: Env) -> None:
+        """Use `open_process`."""
+        self._config = config
+        self._env = env
+        self._metrics = FrontMetrics()
+        self._client: Client | None = None
+        self.waiting = WaitingCallers()
+        """The callers until `serving`."""
+        self._front = Front(
+            self.waiting,
+            self._metrics,
+            pages=FrontPages(self._families, self._check, lambda: self.server.is_draining).page_of,
+            clock=loop_clock(),
+            random=env.random,
+        )
+        self.server = FrontServer(env, listener, answer=self._front.answer, limits=config.limits)
+        """The server of HTTP."""
+
+    @asynccontextmanager
+    async def serving(self, client: Client) -> AsyncGenerator[None, None]:
+        """Serve SQS over `client` while the block runs; then finish the requests under way."""
+        settings, address = self._config.settings, str(ListenAddress(*self.server.address))
+        async with trio.open_nursery() as nursery:
+            callers: Callers = UnsignedCallers(client, settings, address=address)
+            if self._config.checks_signatures:
+                callers = SignedCallers(client, settings, nursery, address=address, env=self._env)
+            self._client, self._front.callers = client, callers
+            self.waiting.end(callers)
+            yield
+            await self.server.drain()
+            nursery.cancel_scope.cancel()
+
+    async def drain(self) -> None:
+        """Finish the requests that wait for a client, if the front has never had one."""
+        if not self.server.is_draining:
+            self.waiting.end(None)
+            await self.server.drain()
+
+    async def _check(self) -> None:
+        """Check that the front can serve.
+
+        Raises:
+            TidelogError: One line says why it cannot.
+        """
+        if self._client is None:
+            raise ConnectionLostError(self.waiting.reason)
+        with suppress(BrokerError):  # It answers.
+            await self._client.admin.list_queues(limit=1)
+
+    def _families(self) -> list[Family]:
+        server = self.server
+        return [
+            *self._metrics.families(),
+            single(OPEN_CONNECTIONS, server.connection_count),
+            single(ACCEPTED, server.accepted_count),
+            single(REFUSED, server.refused_count),
+            single(USERS, self._front.callers.user_count),
+            *(() if self._client is None else self._client.statistics().families()),
+        ]
+
+
+@asynccontextmanager
+async def open_process(config: FrontConfig, *, env: Env) -> AsyncGenerator[FrontProcess, None]:
+    """Listen for SQS while the block runs; `FrontProcess.serving` gives the front a client.
+
+    Raises:
+        ConfigError: The front cannot listen on the address, or must not without signatures.
+    """
+    listener = await listen_for(env, config)
+    async with trio.open_nursery() as nursery:
+        process = FrontProcess(listener, config, env)
+        nursery.start_soon(process.server.run)
+        yield process
+        await process.drain()
+        nursery.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def open_front(
     client: Client, config: FrontConfig | None = None, *, env: Env | None = None
@@ -47,36 +128,11 @@ async def open_front(
     Raises:
         ConfigError: The front cannot listen on the address, or must not without signatures.
     """
-    config, env = config or FrontConfig(), env or real_env()
-    listener = await listen_for(env, config)
-    metrics = FrontMetrics()
-
-    def families() -> list[Family]:
-        return [
-            *metrics.families(),
-            single(OPEN_CONNECTIONS, server.connection_count),
-            single(ACCEPTED, server.accepted_count),
-            single(REFUSED, server.refused_count),
-            single(USERS, callers.user_count),
-        ]
-
-    async with trio.open_nursery() as nursery:
-        address = str(ListenAddress(*listener.address))
-        callers: Callers = UnsignedCallers(client, config.settings, address=address)
-        if config.checks_signatures:
-            callers = SignedCallers(client, config.settings, nursery, address=address, env=env)
-        front = Front(
-            callers,
-            metrics,
-            pages=FrontPages(client, families, lambda: server.is_draining).page_of,
-            clock=loop_clock(),
-            random=env.random,
-        )
-        server = FrontServer(env, listener, answer=front.answer, limits=config.limits)
-        nursery.start_soon(server.run)
-        yield server
-        await server.drain()
-        nursery.cancel_scope.cancel()
+    async with (
+        open_process(config or FrontConfig(), env=env or real_env()) as process,
+        process.serving(client),
+    ):
+        yield process.server
 
 
 def check_listen(config: FrontConfig) -> None:

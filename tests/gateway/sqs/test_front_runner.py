@@ -1,5 +1,6 @@
 """Start and end of a front in a process."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import tidelog
 from tests.gateway.sqs.http_client import HttpClient
+from tests.system.integration.nodes import free_ports
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.front_runner import FrontRunner
 from tidelog.gateway.sqs.http.front_server import FrontServer
@@ -21,7 +23,12 @@ from tidelog.wire.errors import AuthenticationFailedError, ConfigError, Connecti
 OPEN = FrontConfig(ListenAddress("127.0.0.1", 0), checks_signatures=False)
 
 
-def runner_of(failures: list[Exception], address: str, started: list[FrontServer]) -> FrontRunner:
+def runner_of(
+    failures: list[Exception],
+    address: str,
+    started: list[FrontServer],
+    config: FrontConfig = OPEN,
+) -> FrontRunner:
     """Return a runner whose client fails so before it connects."""
 
     @asynccontextmanager
@@ -32,7 +39,7 @@ def runner_of(failures: list[Exception], address: str, started: list[FrontServer
             yield client
 
     return FrontRunner(
-        connect, OPEN, waits_for=(ConnectionLostError,), on_start=started.append, env=real_env()
+        connect, config, waits_for=(ConnectionLostError,), on_start=started.append, env=real_env()
     )
 
 
@@ -51,6 +58,63 @@ async def test_a_front_waits_for_the_brokers(
             ending.set()
 
     assert caplog.text.count("sqs_front_waits reason=refused") == 1
+
+
+async def test_requests_wait_for_the_brokers_and_probes_get_the_reason(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    (port,), ending, is_up = free_ports(1), trio.Event(), trio.Event()
+    config = OPEN._replace(listen=ListenAddress("127.0.0.1", port))
+    failures: list[Exception] = [ConnectionLostError("refused")]
+    async with tidelog.open_broker(tmp_path) as broker:
+
+        @asynccontextmanager
+        async def connect() -> AsyncGenerator[Client, None]:
+            if failures:
+                raise failures.pop()
+            await is_up.wait()
+            async with tidelog.connect(broker.address) as client:
+                yield client
+
+        runner = FrontRunner(
+            connect,
+            config,
+            waits_for=(ConnectionLostError,),
+            on_start=lambda _: None,
+            env=real_env(),
+        )
+        nursery.start_soon(runner.run_until, ending)
+        await wait_all_tasks_blocked()
+        async with HttpClient.connected(port) as http, HttpClient.connected(port) as waiting:
+            await waiting.send("ListQueues")
+            health, ready = await http.get("/health"), await http.get("/ready")
+            other = runner_of([], broker.address, [], config)
+            with pytest.raises(ConfigError, match="is another front running there"):
+                await other.run_until(ending)
+            is_up.set()
+            listed = await waiting.reply()
+            later = await http.get("/ready")
+            ending.set()
+
+    assert (health.status, ready.status, later.status) == (200, 503, 200)
+    assert json.loads(ready.body) == {"ready": False, "reason": "refused"}
+    assert (listed.status, json.loads(listed.body)) == (200, {})
+
+
+async def test_a_front_without_brokers_answers_at_its_end(nursery: trio.Nursery) -> None:
+    (port,), ending = free_ports(1), trio.Event()
+    config = OPEN._replace(listen=ListenAddress("127.0.0.1", port))
+    runner = runner_of([ConnectionLostError("refused")], "127.0.0.1:1", [], config)
+    nursery.start_soon(runner.run_until, ending)
+    await wait_all_tasks_blocked()
+    async with HttpClient.connected(port) as http:
+        await http.send("ListQueues")
+        await wait_all_tasks_blocked()
+        ending.set()
+        reply = await http.reply()
+
+    assert reply.status == 503
+    assert json.loads(reply.body)["message"] == "The front cannot serve yet: refused"
 
 
 async def test_a_front_ends_for_a_reason_that_no_wait_removes() -> None:
