@@ -12,7 +12,7 @@ import trio
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.callers import WaitingCallers
 from tidelog.gateway.sqs.http.front_server import FrontServer
-from tidelog.gateway.sqs.server import FrontConfig, FrontProcess, open_process
+from tidelog.gateway.sqs.server import FrontConfig, FrontProcess, check_client, open_process
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import ConfigError, TidelogError
 
@@ -58,7 +58,8 @@ class FrontRunner:
 
         Raises:
             ConfigError: The front cannot listen on its address.
-            TidelogError: The client cannot connect, for a reason that no wait removes.
+            TidelogError: The client cannot connect, or must not act for users, for a reason that
+                no wait removes.
         """
         failure: TidelogError | None = None
         async with (
@@ -96,10 +97,12 @@ class FrontRunner:
         try:
             with trio.CancelScope() as starting:
                 self._starting = starting
-                async with self._connect() as client, process.serving(client):
-                    self._starting = None
-                    self._on_start(process.server)
-                    await ending.wait()
+                async with self._connect() as client:
+                    await check_client(client, self._config)
+                    async with process.serving(client):
+                        self._starting = None
+                        self._on_start(process.server)
+                        await ending.wait()
         except TidelogError as error:
             return error
         return None

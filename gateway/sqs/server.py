@@ -18,12 +18,19 @@ from tidelog.gateway.sqs.listen_address import DEFAULT_PORT, ListenAddress
 from tidelog.gateway.sqs.metrics import ACCEPTED, OPEN_CONNECTIONS, REFUSED, USERS, FrontMetrics
 from tidelog.gateway.sqs.pages import FrontPages
 from tidelog.gateway.sqs.settings import FrontSettings
+from tidelog.gateway.sqs.signature import SERVICE_NAME
 from tidelog.gateway.sqs.signed_callers import SignedCallers
 from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.env.real.real_env import real_env
-from tidelog.wire.errors import BrokerError, ConfigError, ConnectionLostError
+from tidelog.wire.errors import (
+    BrokerError,
+    ConfigError,
+    ConnectionLostError,
+    InvalidRequestError,
+)
 from tidelog.wire.metrics.metric import Family, single
+from tidelog.wire.security.access_key import SigningScope
 
 
 class FrontConfig(NamedTuple):
@@ -86,8 +93,7 @@ class FrontProcess:
         """
         if self._client is None:
             raise ConnectionLostError(self.waiting.reason)
-        with suppress(BrokerError):  # It answers.
-            await self._client.admin.list_queues(limit=1)
+        await check_client(self._client, self._config)
 
     def _families(self) -> list[Family]:
         server = self.server
@@ -133,6 +139,24 @@ async def open_front(
         process.serving(client),
     ):
         yield process.server
+
+
+async def check_client(client: Client, config: FrontConfig) -> None:
+    """Check that a broker serves the client of a front, and lets it act for users if need be.
+
+    Raises:
+        AuthenticationFailedError: A broker gives signing keys over TLS only.
+        NotAuthorizedError: The front needs the action `impersonate`.
+        TidelogError: No broker answers now.
+    """
+    if not config.checks_signatures:
+        with suppress(BrokerError):  # It answers.
+            await client.admin.list_queues(limit=1)
+        return
+    # A broker checks the rights of the front before it refuses a request that no user has signed.
+    scope = SigningScope("20150830", config.settings.region, SERVICE_NAME)
+    with suppress(InvalidRequestError):
+        await client.security.get_signing_key("", scope, signed=b"", signature=bytes(32))
 
 
 def check_listen(config: FrontConfig) -> None:

@@ -19,6 +19,7 @@ from tidelog.gateway.sqs import signed_callers
 from tidelog.gateway.sqs.actions.move_tasks import start_message_move_task
 from tidelog.gateway.sqs.actions.queues import create_queue
 from tidelog.gateway.sqs.actions.send import send_message
+from tidelog.gateway.sqs.front_runner import FrontRunner
 from tidelog.gateway.sqs.http.messages import HttpRequest
 from tidelog.gateway.sqs.listen_address import ListenAddress
 from tidelog.gateway.sqs.protocol.errors import SqsError
@@ -248,6 +249,36 @@ async def test_without_authentication_an_anonymous_front_acts_for_users(tmp_path
         wrong = signed(URL, b"{}", key_id=key.access_key_id, secret="A" * 40)
         assert await code_of(callers, wrong) == "SignatureDoesNotMatch"
         nursery.cancel_scope.cancel()
+
+
+async def test_a_front_that_may_not_act_for_users_does_not_start(tmp_path: Path) -> None:
+    config = FrontConfig(ListenAddress("127.0.0.1", 0))
+    async with secured(tmp_path) as world:
+        await world.admin.access.revoke("user:front", ["impersonate"], "cluster")
+
+        @asynccontextmanager
+        async def front() -> AsyncGenerator[Client, None]:
+            yield world.front
+
+        runner = FrontRunner(front, config, waits_for=(), on_start=lambda _: None, env=real_env())
+        with pytest.raises(NotAuthorizedError, match="impersonate cluster"):
+            await runner.run_until(trio.Event())
+
+
+async def test_a_front_that_may_no_longer_act_for_users_is_not_ready(tmp_path: Path) -> None:
+    config = FrontConfig(ListenAddress("127.0.0.1", 0))
+    async with (
+        secured(tmp_path) as world,
+        open_front(world.front, config) as front,
+        HttpClient.connected(front.address[1]) as http,
+    ):
+        before = await http.get("/ready")
+        await world.admin.access.revoke("user:front", ["impersonate"], "cluster")
+        after = await http.get("/ready")
+
+    assert before.status == 200
+    assert after.status == 503
+    assert "impersonate cluster" in msgspec.json.decode(after.body)["reason"]
 
 
 async def test_a_front_answers_signed_requests_alone(tmp_path: Path) -> None:
