@@ -1,6 +1,7 @@
 """Start and end of a front in a process."""
 
 import json
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,6 @@ from trio.testing import wait_all_tasks_blocked
 
 import tidelog
 from tests.gateway.sqs.http_client import HttpClient
-from tests.system.integration.nodes import free_ports
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.front_runner import FrontRunner
 from tidelog.gateway.sqs.http.front_server import FrontServer
@@ -23,10 +23,18 @@ from tidelog.wire.errors import AuthenticationFailedError, ConfigError, Connecti
 OPEN = FrontConfig(ListenAddress("127.0.0.1", 0), checks_signatures=False)
 
 
+def on_free_port() -> FrontConfig:
+    """Return settings with a port without a listener."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return OPEN._replace(listen=ListenAddress(*bound.getsockname()))
+
+
 def runner_of(
     failures: list[Exception],
     address: str,
     started: list[FrontServer],
+    *,
     config: FrontConfig = OPEN,
 ) -> FrontRunner:
     """Return a runner whose client fails so before it connects."""
@@ -63,8 +71,8 @@ async def test_a_front_waits_for_the_brokers(
 async def test_requests_wait_for_the_brokers_and_probes_get_the_reason(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    (port,), ending, is_up = free_ports(1), trio.Event(), trio.Event()
-    config = OPEN._replace(listen=ListenAddress("127.0.0.1", port))
+    config, ending, is_up = on_free_port(), trio.Event(), trio.Event()
+    port = config.listen.port
     failures: list[Exception] = [ConnectionLostError("refused")]
     async with tidelog.open_broker(tmp_path) as broker:
 
@@ -88,7 +96,7 @@ async def test_requests_wait_for_the_brokers_and_probes_get_the_reason(
         async with HttpClient.connected(port) as http, HttpClient.connected(port) as waiting:
             await waiting.send("ListQueues")
             health, ready = await http.get("/health"), await http.get("/ready")
-            other = runner_of([], broker.address, [], config)
+            other = runner_of([], broker.address, [], config=config)
             with pytest.raises(ConfigError, match="is another front running there"):
                 await other.run_until(ending)
             is_up.set()
@@ -102,12 +110,11 @@ async def test_requests_wait_for_the_brokers_and_probes_get_the_reason(
 
 
 async def test_a_front_without_brokers_answers_at_its_end(nursery: trio.Nursery) -> None:
-    (port,), ending = free_ports(1), trio.Event()
-    config = OPEN._replace(listen=ListenAddress("127.0.0.1", port))
-    runner = runner_of([ConnectionLostError("refused")], "127.0.0.1:1", [], config)
+    config, ending = on_free_port(), trio.Event()
+    runner = runner_of([ConnectionLostError("refused")], "127.0.0.1:1", [], config=config)
     nursery.start_soon(runner.run_until, ending)
     await wait_all_tasks_blocked()
-    async with HttpClient.connected(port) as http:
+    async with HttpClient.connected(config.listen.port) as http:
         await http.send("ListQueues")
         await wait_all_tasks_blocked()
         ending.set()
