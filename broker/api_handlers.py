@@ -434,6 +434,7 @@ class ApiHandlers:
         return {
             api.SEND: Appending(send.handle),
             api.RECEIVE: Deferred(receive.handle),
+            api.END_RECEIVES: Deferred(receive.end_all),
             api.SETTLE: Deferred(settle.handle),
             api.PEEK: Deferred(PeekHandler(server, nursery, max_bytes=max_bytes).handle),
             api.COUNT_MESSAGES: InTask(whole_queue.count),

@@ -731,6 +731,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
         remembered=lambda message: (message.queue_id, bool(message.settlements)),
         is_kept=True,
     ),
+    api.END_RECEIVES: _by_queue_id("receive"),
     api.SETTLE: _by_queue_id("settle", is_kept=True),
     api.PEEK: _by_queue_id("peek", is_kept=True),
     api.COUNT_MESSAGES: _by_queue_id(DESCRIBE),

@@ -9,6 +9,8 @@ from tidelog.wire.messages.queues import (
     CancelScheduledRequest,
     CountMessagesReply,
     CountMessagesRequest,
+    EndReceivesReply,
+    EndReceivesRequest,
     GetPurgeOffsetReply,
     GetPurgeOffsetRequest,
     MessageState,
@@ -185,6 +187,7 @@ SEND = (
         throttle_ms=250,
     ),
 )
+END_RECEIVES = (EndReceivesRequest(queue_id=TOPIC_ID), EndReceivesReply(ended_count=2))
 GET_PURGE_OFFSET = (
     GetPurgeOffsetRequest(queue_id=TOPIC_ID, partition=3),
     GetPurgeOffsetReply(below_offset=700),

@@ -421,6 +421,7 @@ EXCHANGES = [
     _exchange(api.LIST_ACCESS_KEYS, *access_key_samples.LIST_ACCESS_KEYS),
     _exchange(api.GET_SIGNING_KEY, *access_key_samples.GET_SIGNING_KEY),
     _exchange(api.IMPERSONATE, *access_key_samples.IMPERSONATE),
+    _exchange(api.END_RECEIVES, *message_samples.END_RECEIVES),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -220,6 +220,19 @@ class ReceiveReply(msgspec.Struct, frozen=True, array_like=True):
     """The results of the settlements, in the order of the request."""
 
 
+class EndReceivesRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Answer the receives of this connection that wait for messages of a queue."""
+
+    queue_id: bytes
+
+
+class EndReceivesReply(msgspec.Struct, frozen=True, array_like=True):
+    """No receive waits; one that has leased messages is answered with their commit."""
+
+    ended_count: int
+    """Receives that waited for messages."""
+
+
 class MessageState(IntEnum):
     """State of a message in a queue."""
 

@@ -146,6 +146,7 @@ class ApiKey(IntEnum):
     LIST_ACCESS_KEYS = 91
     GET_SIGNING_KEY = 92
     IMPERSONATE = 93
+    END_RECEIVES = 94
 
 
 @final
@@ -398,6 +399,7 @@ DELETE_QUEUE = Api(
 )
 SEND = Api(ApiKey.SEND, queues.SendRequest, queues.SendReply)
 RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply, max_version=4)
+END_RECEIVES = Api(ApiKey.END_RECEIVES, queues.EndReceivesRequest, queues.EndReceivesReply)
 SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
 PEEK = Api(ApiKey.PEEK, queues.PeekRequest, queues.PeekReply, max_version=2)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)

@@ -34,6 +34,8 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queues import (
+    EndReceivesReply,
+    EndReceivesRequest,
     PartitionReceived,
     ReceiveReply,
     ReceiveRequest,
@@ -69,6 +71,7 @@ class PendingReceive:
     ) -> None:
         """Create a receive, which `attempt` tries."""
         self._is_waiting = True
+        self.queue_id = request.queue_id
         self.is_older = response.version < _BOTH_FORMATS_VERSION
         """See `broker.queues.partition.context.MessageWaiter`."""
         self.is_done = False
@@ -263,7 +266,7 @@ class PendingReceive:
             self._reply_if_complete()
 
     def close(self) -> None:
-        """Answer without messages; a shutdown waits for the commit of leases."""
+        """Answer without messages; if there are leases, their commit is waited for."""
         if self._is_waiting:
             with self._response:
                 self._settle()
@@ -387,6 +390,32 @@ def _over_limit(hosted: HostedPartition) -> PartitionReceived:
 
 
 @final
+class EndOfReceives:
+    """End of the receives of a connection; see `broker.queues.queue_server.NewRequest`."""
+
+    def __init__(self, queue_id: bytes, response: ResponseHandle) -> None:
+        """End the receives of a queue that came before this request."""
+        self.is_done = False
+        self._queue_id = queue_id
+        self._response = response
+
+    def park(self) -> None:
+        """Answer the receives that wait: at the end of a tick, those of the tick wait as well."""
+        self.is_done = True
+        with self._response:
+            receives = [
+                each
+                for each in self._response.context.delayed
+                if isinstance(each, PendingReceive)
+                and each.is_waiting()
+                and each.queue_id == self._queue_id
+            ]
+            for receive in receives:
+                receive.close()
+            self._response.reply(EndReceivesReply(len(receives)))
+
+
+@final
 class ReceiveHandler:
     """Receives messages for clients."""
 
@@ -430,3 +459,9 @@ class ReceiveHandler:
         return self._settle.settle(
             request.queue_id, request.settlements, response, pending=pending.settling
         )
+
+    def end_all(self, request: EndReceivesRequest, response: ResponseHandle) -> None:
+        """Answer the receives of a connection that wait for messages of a queue."""
+        if response.context.is_handling:
+            self._server.begin_turn()
+        self._server.decided(EndOfReceives(request.queue_id, response))

@@ -171,6 +171,7 @@ def _about_queues(topic_id: bytes, queue_id: bytes) -> dict[Api[Any, Any], objec
         api.DELETE_QUEUE: queue_admin.DeleteQueueRequest("work"),
         api.SEND: queues.SendRequest(queue_id, 0, 1_000),
         api.RECEIVE: queues.ReceiveRequest(queue_id, [0], 1, 100, 0),
+        api.END_RECEIVES: queues.EndReceivesRequest(queue_id),
         api.SETTLE: queues.SettleRequest(queue_id, [settlement]),
         api.PEEK: queues.PeekRequest(queue_id, 0, [], 0, 1, 100),
         api.COUNT_MESSAGES: queues.CountMessagesRequest(queue_id, [0]),

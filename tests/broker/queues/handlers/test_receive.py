@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.broker_requests import batch_of, produce
+from tests.broker.broker_requests import batch_of, produce, submit
 from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
@@ -24,6 +24,8 @@ from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import OverLimitError
+from tidelog.wire.messages.queues import EndReceivesRequest
+from tidelog.wire.protocol import api
 
 TIMEOUT_S = 30
 
@@ -232,6 +234,43 @@ async def test_a_repeated_receive_attempt_keeps_its_messages_when_the_first_clie
 
         assert [each.value for each in await received(again)] == [b"v"]
         assert await receive(client, queue) == [], "no other receive has it as well"
+
+
+async def test_a_client_ends_its_receives_before_it_closes_the_connection(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client, world.client() as other:
+        queue = await create_queue(broker, is_fifo=True)
+        earlier = submit_receive(client, queue, attempt_id=b"1", max_wait_ms=60_000)
+        await let_happen()
+        same_turn = submit_receive(client, queue, attempt_id=b"2", max_wait_ms=60_000)
+        of_other = submit_receive(other, queue, attempt_id=b"3", max_wait_ms=60_000)
+
+        reply = await submit(client, api.END_RECEIVES, EndReceivesRequest(queue)).reply()
+
+        assert reply.ended_count == 2
+        assert earlier.is_answered
+        assert same_turn.is_answered
+        assert not of_other.is_answered
+        assert await received(earlier) == await received(same_turn) == []
+
+
+async def test_a_receive_that_has_leased_messages_ends_with_them(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_acks="all")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await states(client, queue)
+        world.work.hold_syncs()
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        reply = await submit(client, api.END_RECEIVES, EndReceivesRequest(queue)).reply()
+        world.work.let_all_sync()
+
+        assert reply.ended_count == 0
+        assert [message.value for message in await received(pending)] == [b"a"]
 
 
 def loaded_of(broker: Broker, queue: bytes, count: int) -> list[int]:
