@@ -367,7 +367,8 @@ async def connect(
     """Connect to a cluster, and stay connected while the block runs.
 
     The end of the block closes the client and all that it returned. Waiting calls of other tasks
-    and later requests then raise `ClosedError`.
+    and later requests then raise `ClosedError`. Messages of queues that still arrive are returned,
+    which takes up to a second; not if the block is cancelled from outside.
 
     Args:
         addresses: One or more brokers, `host:port`, separated by commas; the default port is 8433.
@@ -419,7 +420,10 @@ async def _open(
             # Raised outside of the nursery, so that the error does not arrive in a group.
             failure = error
         finally:
-            tasks.close()
+            try:
+                await cluster.open_work.end()
+            finally:
+                tasks.close()
     if failure is not None:
         raise failure
 

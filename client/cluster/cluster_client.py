@@ -21,6 +21,7 @@ from tidelog.client.cluster.blocked_loop import BlockedLoop
 from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.cluster.open_work import OpenWork
 from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.client.config import ClientConfig
 from tidelog.client.metrics.counters import ClientCounters
@@ -91,6 +92,8 @@ class ClusterClient:
         self.blocked_loop = BlockedLoop(env.probe)
         """Gets the times of timers that must not be late."""
         self.metadata = MetadataCache()
+        self.open_work = OpenWork()
+        """Receives and settlements that the close of the client waits for."""
         self.tracing: Tracing | None = None
         """Makes the spans of this client; `None` without tracing."""
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)

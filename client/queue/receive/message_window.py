@@ -249,6 +249,7 @@ class MessageWindow:
         return (
             not self._asked_count
             and not self._is_polling
+            and not self._cluster.open_work.is_ending
             and not self.has_unsent
             and (self._was_short or self._owner.is_short())
             and not self._owner.is_about_to_start()
@@ -284,7 +285,8 @@ class MessageWindow:
     ) -> Along | Behind | None:
         """Return a request for messages with these settlements, or behind; see `Companion`."""
         receiver = self._queue.receiver
-        if not self._is_open or self._is_polling or self._lost_attempt is not None:
+        is_ending = self._cluster.open_work.is_ending
+        if not self._is_open or self._is_polling or self._lost_attempt is not None or is_ending:
             return None
         layout = receiver.known_layout()
         if (

@@ -27,6 +27,7 @@ import trio
 from msgspec.structs import replace
 
 from tidelog.client.cluster.background_tasks import BackgroundTasks, ParkedTask
+from tidelog.client.errors import ClosedError
 from tidelog.client.queue.receive.message import RETURN, Message
 from tidelog.client.queue.receive.receive_options import ReceiveOptions
 from tidelog.client.queue.receive.receiver import QueueReceiver
@@ -157,6 +158,7 @@ class ReceiveCoalescer:
         self._receiver = receiver
         self._settler = settler
         self._tasks = tasks
+        self._open_work = receiver.cluster.open_work
         self._new_attempt_id = new_attempt_id
         self._open: dict[tuple[_GroupKey, float], _Group] = {}
         """Groups that others may join in this turn of the loop, by key and wait."""
@@ -284,6 +286,7 @@ class ReceiveCoalescer:
         group.is_standing = True
         for member in group.members:
             self._tasks.limit(member.waiter, member.ends_at)
+        self._open_work.count += 1
         self._tasks.start_soon(self._ask_for_members, group)
 
     async def _ask_for_members(self, group: _Group) -> None:
@@ -302,9 +305,12 @@ class ReceiveCoalescer:
                 self._share(group, messages)
         except TidelogError as error:
             group.fail(error)
+        except ClosedError:
+            return  # The members get it at the close of the client.
         finally:
             group.is_standing, group.scope = False, None
             self._end_request(group)
+            self._open_work.ended()
 
     def _leave(self, group: _Group, member: _Member) -> None:
         """Remove a member; if it asked, a task of the client goes on for the others."""

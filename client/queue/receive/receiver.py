@@ -24,6 +24,7 @@ from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.background_tasks import ParkedTask
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.metadata import PASSING_ERRORS
+from tidelog.client.errors import ClosedError
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.message import (
     DELETE,
@@ -106,6 +107,11 @@ class _Poll(msgspec.Struct, eq=False):
     expires_at: float
     """When the connection counts as dead."""
     correlation_id: int = 0
+
+    @property
+    def queue_id(self) -> bytes:
+        """Id of the queue."""
+        return self.description.queue_id
 
 
 @final
@@ -558,6 +564,8 @@ class _Call:
             return None
         if room <= 0 or not partitions:
             return None
+        if self._cluster.open_work.is_ending:
+            raise ClosedError("the client is closed")
         options = options if room == options.max_messages else replace(options, max_messages=room)
         poll = self.poll_of(
             layout, node_id, connection, partitions=partitions, max_wait_ms=max_wait_ms
@@ -588,7 +596,7 @@ class _Call:
         expires_at = ends_at + self._cluster.config.request_timeout
         description = layout.description
         poll = _Poll(self, self, node_id, connection, description, partitions, ends_at, expires_at)
-        self._polls[poll] = None
+        self._polls[poll] = self._cluster.open_work.receives[poll] = None
         return poll
 
     async def _connection(self, node_id: int, *, is_poll: bool) -> RpcConnection | None:
@@ -645,6 +653,10 @@ class _Call:
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Store the messages of a reply, or return them if this call has ended."""
         self._polls.pop(poll, None)
+        open_work = self._cluster.open_work
+        del open_work.receives[poll]
+        if open_work.is_ending:
+            open_work.look()
         if isinstance(outcome, Exception):
             self._failed(poll.description, poll.partitions, outcome)
         else:
@@ -707,8 +719,9 @@ class _Call:
         settler = self._receiver.settler
         options = self.options
         count = count_of(received.runs)
-        room = 0 if self.is_over else options.max_messages - len(self._messages)
-        if options.is_repeatable and not self.is_over:
+        is_late = self.is_over or self._cluster.open_work.is_ending
+        room = 0 if is_late else options.max_messages - len(self._messages)
+        if options.is_repeatable and not is_late:
             # The messages of an attempt stay together: a part of them could not be repeated.
             is_wanted = options.is_repetition or not self._messages or count <= room
             room = count if is_wanted else 0

@@ -116,6 +116,8 @@ class _Call(msgspec.Struct, eq=False):
     deadline: float = math.inf
     open_count: int = 0
     errors: Errors = {}
+    is_return: bool = False
+    """Whether the close of the client waits for it."""
 
 
 @final
@@ -201,6 +203,7 @@ class QueueSettler:
         self.counters = cluster.counters.queues.of(name)
         """Counters of the queue."""
         self._cluster = cluster
+        self._open_work = cluster.open_work
         self._now = cluster.counters.now
         self._queue_metadata = queue_metadata
         self.name = name
@@ -251,12 +254,13 @@ class QueueSettler:
                 await self.settle(places, verdict, deadline=deadline, in_span=True)
             return
         await trio.lowlevel.checkpoint_if_cancelled()
-        call = _Call()
+        call = _Call(is_return=verdict.action is SettleAction.RETURN)
         operations = _operations(places, verdict, call)
         if operations:
             metadata = self._queue_metadata
             description = metadata.known(self.name) or await metadata.find(self.name)
             is_alone = self._was_alone and not self._node_queues
+            self._open_work.count += call.is_return
             self._enqueue_all(call, operations, description, deadline=deadline)
             try:
                 # As the last time: others are not likely to come in this turn.
@@ -303,8 +307,9 @@ class QueueSettler:
         `on_done` gets the errors of those that could not be settled. It is not called if the client
         is closed before.
         """
-        call = _Call(on_done)
+        call = _Call(on_done, is_return=verdict.action is SettleAction.RETURN)
         operations = _operations(places, verdict, call)
+        self._open_work.count += call.is_return
         description = self._queue_metadata.known(self.name)
         if description is None:
             call.open_count = len(operations)
@@ -330,6 +335,7 @@ class QueueSettler:
     def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
         """Settle messages in a task of the client; failures are only traced."""
         if places:
+            self._open_work.count += 1
             self._cluster.tasks.start_soon(self._try_to_settle, list(places), verdict)
 
     async def _try_to_settle(self, places: list[ReceivedPlace], verdict: Disposition) -> None:
@@ -337,6 +343,8 @@ class QueueSettler:
             await self.settle(places, verdict)
         except TidelogError as error:
             self._cluster.env.probe("client.not_settled", queue=self.name, error=str(error))
+        finally:
+            self._open_work.ended()
 
     def _send_only(self) -> _InFlight | None:
         """Send the operations, for a task that receives the reply; `None` if there are several."""
@@ -477,7 +485,7 @@ class QueueSettler:
             return
         if not result.refused:
             self._note(operation, operation.offsets)
-            _finish(operation)
+            self._finish(operation)
             return
         again: list[int] = []
         failure: BrokerError | None = None
@@ -496,7 +504,7 @@ class QueueSettler:
                     operation.call.errors.update(dict.fromkeys(places[offset], error))
         self._note(operation, done)
         if failure is None:
-            _finish(operation)
+            self._finish(operation)
         else:
             left = [(offset, index) for offset in again for index in places[offset]]
             operation.offsets = [offset for offset, _ in left]
@@ -515,7 +523,17 @@ class QueueSettler:
             self._note(operation, operation.offsets)
         else:
             operation.call.errors.update(dict.fromkeys(operation.indexes, error))
-        _finish(operation)
+        self._finish(operation)
+
+    def _finish(self, operation: _Operation) -> None:
+        call = operation.call
+        call.open_count -= 1
+        if call.open_count:
+            return
+        if call.is_return:
+            self._open_work.ended()
+        if call.on_done is not None:
+            call.on_done(call.errors)
 
     def _failed(self, operation: _Operation, error: TidelogError) -> None:
         """Retry an operation later, if that may help."""
@@ -629,13 +647,6 @@ def _settlement(operations: Sequence[_Operation]) -> Settlement:
         verdict.delay_ms,
         verdict.reason,
     )
-
-
-def _finish(operation: _Operation) -> None:
-    operation.call.open_count -= 1
-    call = operation.call
-    if not call.open_count and call.on_done is not None:
-        call.on_done(call.errors)
 
 
 def _is_done(operation: _Operation, error: TidelogError) -> bool:

@@ -24,7 +24,7 @@ from tidelog.broker.queues.partition import hosted_partition
 from tidelog.broker.queues.partition.delivery import Delivery
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.requests.purgatory import Purgatory
-from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Operation
+from tidelog.client.queue.receive.settler import QueueSettler, _Operation
 from tidelog.queue_layer.commands import settle
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
 from tidelog.queue_layer.commands.fifo_send import SentMessages
@@ -203,15 +203,15 @@ def _one_more(self: QueueConfig) -> int | None:
 
 
 def _failed_is_done(self: QueueSettler, operation: _Operation, error: TidelogError) -> None:
-    del self, error
-    _finish(operation)
+    del error
+    self._finish(operation)
 
 
 def _refused_is_done(self: QueueSettler, operation: _Operation, result: Settled) -> None:
     if result.error is not None:
         _answered(self, operation, result)
     else:
-        _finish(operation)
+        self._finish(operation)
 
 
 _answered = QueueSettler._answered
