@@ -77,6 +77,8 @@ class FrontProcess:
             self.waiting.end(callers)
             yield
             await self.server.drain()
+            if isinstance(callers, SignedCallers):
+                await callers.close()
             nursery.cancel_scope.cancel()
 
     async def drain(self) -> None:

@@ -78,6 +78,9 @@ class _User:
         """The signing key that its connections prove."""
         self.used_at = now
         self.scope = trio.CancelScope()
+        self.ending = trio.Event()
+        """Set when its client is to be closed."""
+        self.has_ended = trio.Event()
         self.is_settled = trio.Event()
         """Set when it is connected, or has failed to."""
         self.callers: CallersOfClient | None = None
@@ -144,6 +147,16 @@ class SignedCallers:
             user.newest = known.key
         assert user.callers is not None, "a settled user has callers or a failure"
         return user.callers.caller(request, claim.region)
+
+    async def close(self) -> None:
+        """Close the clients of users; what they still receive is returned to its queue."""
+        users = list(self._users.values())
+        for user in users:
+            user.ending.set()
+            if user.callers is None:
+                user.scope.cancel()
+        for user in users:
+            await user.has_ended.wait()
 
     def _fresh_key(self, claim: SignatureClaim, now: float) -> _KnownKey | None:
         """Return the signing key of a request, whose signature it has checked.
@@ -266,12 +279,11 @@ class SignedCallers:
             if user.callers is None and user.failure is None:
                 user.failure = unknown_key()
             user.is_settled.set()
+            user.has_ended.set()
 
 
 async def _until_idle(user: _User) -> None:
-    """Return when a user has sent no request for some time."""
-    while True:
-        left_s = user.used_at + IDLE_S - trio.current_time()
-        if left_s <= 0:
-            return
-        await trio.sleep(left_s)
+    """Return when a user has sent no request for some time, or its client is to be closed."""
+    while not user.ending.is_set() and trio.current_time() < user.used_at + IDLE_S:
+        with trio.move_on_at(user.used_at + IDLE_S):
+            await user.ending.wait()

@@ -1,5 +1,8 @@
 """Callers of signed requests: keys, grants, revocations and clients of users, at a real broker."""
 
+# Reads private state of clients.
+# pyright: reportPrivateUsage=false
+
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -219,9 +222,34 @@ async def test_an_idle_client_is_closed_and_the_next_request_opens_another(
         key = await with_user(world.admin, "alice")
         first = await world.callers.caller_of(by(key))
         await until(lambda: not world.callers.user_count)
+        monkeypatch.undo()  # The next client must outlast a slow request.
         second = await world.callers.caller_of(by(key))
         assert second.client is not first.client
         await create_queue(second, CreateQueueCall("alice-jobs"))
+
+
+async def test_the_clients_of_users_end_their_receives_when_they_are_closed(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    async with secured(tmp_path) as world:
+        key = await with_user(world.admin, "alice")
+        caller = await world.callers.caller_of(by(key))
+        await create_queue(caller, CreateQueueCall("alice-jobs"))
+        open_receives = caller.client._cluster.open_work.receives
+        receiving = trio.CancelScope()
+
+        async def receive() -> None:
+            with receiving:
+                await caller.state.queue("alice-jobs").receive(wait=20)
+
+        nursery.start_soon(receive)
+        await until(lambda: len(open_receives) == 1)
+        receiving.cancel()
+        await world.callers.close()
+
+        receives = caller.client.statistics().requests["RECEIVE"]
+        assert (receives.count, receives.errors) == (1, {})
+        assert world.callers.user_count == 0
 
 
 async def test_a_front_without_the_action_says_so_and_serves_no_user(tmp_path: Path) -> None:
