@@ -3,5 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from botocore.config import Config
+
 class Session:
-    def client(self, service_name: str) -> AbstractAsyncContextManager[Any]: ...
+    def client(self, service_name: str, *, config: Config) -> AbstractAsyncContextManager[Any]: ...

@@ -13,9 +13,9 @@ from tests.system.integration.processes import TIDELOG, environment
 
 
 @contextmanager
-def running_broker(data_dir: Path) -> Generator[str]:
+def running_broker(data_dir: Path, *options: str) -> Generator[str]:
     """Run a broker until the block ends; yield its address."""
-    command = [*TIDELOG, "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    command = [*TIDELOG, "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0", *options]
     with _running(command, r"listening on (\S+:\d+)") as address:
         yield address
 

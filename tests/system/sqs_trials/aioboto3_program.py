@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import aioboto3
+from botocore.config import Config
 
 TASKS = 100
 MESSAGES = 1_000
@@ -13,7 +14,9 @@ MESSAGES = 1_000
 
 async def main() -> None:
     """Send messages, and receive all of them."""
-    async with aioboto3.Session().client("sqs") as sqs:
+    # Long polls would hold all of the 10 connections that are usual.
+    config = Config(max_pool_connections=2 * TASKS)
+    async with aioboto3.Session().client("sqs", config=config) as sqs:
         url = (await sqs.create_queue(QueueName="aioboto3-trial"))["QueueUrl"]
         seen: Counter[str] = Counter()
 

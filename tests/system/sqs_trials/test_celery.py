@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
+import pytest
 import trio
 
 from tests.paths import ROOT
@@ -18,18 +19,24 @@ from tests.system.integration.nodes import Nodes
 from tests.system.integration.processes import environment
 from tests.system.sqs_trials.balancer import serve_balanced
 from tests.system.sqs_trials.front_processes import FrontProcesses
+from tests.system.sqs_trials.secured import FRONT_OPTIONS, access_key, secured_options
+from tests.system.sqs_trials.sqs_connection import AccessKey
 
 TASKS: Final = 1_500
 FAULTS: Final = ("worker", "front", "broker", "worker", "broker", "front", "worker", "broker")
 MODULE: Final = "tests.system.sqs_trials.celery_tasks"
 VISIBILITY_S: Final = 10
+RULES: Final = ("create,describe,send,receive,settle queue trial", "create topic trial")
+"""Rules of the user that sends tasks and runs workers; the queue is that of `celery_tasks`."""
 
 
 @final
 class CeleryTrial:
     """Three brokers, two fronts behind a balancer, and two Celery workers."""
 
-    def __init__(self, nodes: Nodes, fronts: FrontProcesses, *, folder: Path, port: int) -> None:
+    def __init__(
+        self, nodes: Nodes, fronts: FrontProcesses, key: AccessKey, *, folder: Path, port: int
+    ) -> None:
         self.nodes = nodes
         self.fronts = fronts
         self._folder = folder
@@ -37,8 +44,8 @@ class CeleryTrial:
             TRIAL_FOLDER=str(folder),
             AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
             AWS_DEFAULT_REGION="us-east-1",
-            AWS_ACCESS_KEY_ID="any",
-            AWS_SECRET_ACCESS_KEY="any",
+            AWS_ACCESS_KEY_ID=key.key_id,
+            AWS_SECRET_ACCESS_KEY=key.secret,
             PYTHONWARNINGS="ignore",
         )
         self._workers: dict[int, trio.Process] = {}
@@ -109,18 +116,24 @@ class CeleryTrial:
         await self.fronts.stop()
 
 
+@pytest.fixture(autouse=True)
+def _profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
 @asynccontextmanager
 async def celery_trial(folder: Path) -> AsyncGenerator[CeleryTrial, None]:
     """Start everything, and kill it at the end."""
     (folder / "results").mkdir()
     async with trio.open_nursery() as nursery:
-        nodes = Nodes(folder / "brokers", nursery)
+        nodes = Nodes(folder / "brokers", nursery, *secured_options(folder))
         await nodes.start(*nodes.ids)
-        fronts = FrontProcesses(nodes.addresses, 2)
+        key = await access_key(folder, nodes.addresses, RULES)
+        fronts = FrontProcesses(nodes.addresses, 2, *FRONT_OPTIONS)
         for number in range(2):
             await fronts.start(number)
         port: int = await nursery.start(serve_balanced, fronts.ports)
-        trial = CeleryTrial(nodes, fronts, folder=folder, port=port)
+        trial = CeleryTrial(nodes, fronts, key, folder=folder, port=port)
         try:
             for number in range(2):
                 await trial.start_worker(number)

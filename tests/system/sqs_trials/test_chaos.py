@@ -3,7 +3,6 @@
 `TIDELOG_CHAOS_SECONDS` and `TIDELOG_CHAOS_SEED` choose another length and other faults.
 """
 
-import json
 import os
 import sys
 from collections import Counter
@@ -18,9 +17,9 @@ import pytest
 import trio
 
 from tests.system.integration.nodes import Nodes
-from tests.system.integration.processes import run_tidelog
 from tests.system.sqs_trials.front_processes import FrontProcesses
 from tests.system.sqs_trials.ledger import Delivery, Ledger
+from tests.system.sqs_trials.secured import FRONT_OPTIONS, access_key, secured_options
 from tests.system.sqs_trials.sqs_connection import AccessKey, Refused, Reply, SqsConnection
 
 SECONDS: Final = float(os.environ.get("TIDELOG_CHAOS_SECONDS", "60"))
@@ -228,12 +227,12 @@ def _delivery(message: Reply, asked_at: float, came_at: float) -> Delivery:
 @asynccontextmanager
 async def chaos(folder: Path, *, is_secured: bool = False) -> AsyncGenerator[Chaos, None]:
     """Run brokers and fronts, and kill them at the end."""
-    options = _secured_options(folder) if is_secured else []
+    options = secured_options(folder) if is_secured else []
     async with trio.open_nursery() as nursery:
         nodes = Nodes(folder / "brokers", nursery, *options)
         await nodes.start(*nodes.ids)
-        key = await _access_key(folder, nodes.addresses) if is_secured else None
-        front_options = ["--profile", "front"] if is_secured else ["--no-auth"]
+        key = await access_key(folder, nodes.addresses, RULES) if is_secured else None
+        front_options = FRONT_OPTIONS if is_secured else ("--no-auth",)
         fronts = FrontProcesses(nodes.addresses, FRONTS, *front_options, logs=folder)
         try:
             for number in range(FRONTS):
@@ -243,49 +242,6 @@ async def chaos(folder: Path, *, is_secured: bool = False) -> AsyncGenerator[Cha
             with trio.CancelScope(shield=True):
                 await fronts.stop()
             nursery.cancel_scope.cancel()
-
-
-def _private(path: Path, text: str) -> str:
-    """Write a file that no other user may read; return its path."""
-    path.touch(mode=0o600)
-    path.write_text(text)
-    return str(path)
-
-
-def _secured_options(folder: Path) -> list[str]:
-    """Write files for the first administrator and the settings; return options of brokers."""
-    first = 'user = "root"\npassword = "the password of root"\n'
-    settings = 'authentication = "required"\nauthorization = "enforce"\n'
-    return [
-        *("--bootstrap-admin", _private(folder / "admin.toml", first)),
-        *("--config", _private(folder / "settings.toml", settings)),
-    ]
-
-
-async def _access_key(folder: Path, brokers: str) -> AccessKey:
-    """Create the user of fronts with its profile, and another user; return its access key."""
-    password = _private(folder / "password", "the password of root")
-    (folder / "tidelog").mkdir(exist_ok=True)
-    token = folder / "token"
-    _private(
-        folder / "tidelog" / "profiles.toml",
-        f'[root]\nbrokers = "{brokers}"\nuser = "root"\npassword_file = "{password}"\n'
-        f'[front]\nbrokers = "{brokers}"\ntoken_file = "{token}"\n',
-    )
-
-    async def run(*words: str) -> str:
-        done = await run_tidelog(*words, "--profile", "root")
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode()
-
-    for user in ("front", "ann"):
-        await run("user", "create", user, "--no-password")
-    await run("access", "grant", "user:front", "impersonate", "cluster")
-    for rule in RULES:
-        await run("access", "grant", "user:ann", *rule.split())
-    _private(token, await run("token", "create", "front"))
-    created = json.loads(await run("access-key", "create", "user:ann", "--json"))
-    return AccessKey(created["access_key_id"], created["secret_access_key"])
 
 
 @pytest.mark.parametrize("is_secured", [False, True], ids=["open", "access-keys"])

@@ -10,30 +10,47 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import trio
 
 from tests.paths import ROOT
 from tests.system.integration.processes import environment
 from tests.system.sqs.fronts import running_broker, running_front
+from tests.system.sqs_trials.secured import FRONT_OPTIONS, access_key, secured_options
+from tests.system.sqs_trials.sqs_connection import AccessKey
 
 HERE: Final = Path(__file__).parent
 MODULE: Final = "tests.system.sqs_trials.aioboto3_program"
+RULES: Final = (
+    "create,delete,alter,describe,send,receive,settle,purge,redrive queue *",
+    "create,delete topic *",
+)
+"""Rules of a user that may use all actions, as in the table of `docs/sqs.md`."""
 
 
-@pytest.fixture(scope="module")
-def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module", params=["open", "access-keys"])
+def variables(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
     """Return the environment of a program that uses a front."""
-    with (
-        running_broker(tmp_path_factory.mktemp("broker")) as broker,
-        running_front(broker, "--no-auth") as url,
-    ):
-        yield environment(
-            AWS_ENDPOINT_URL=url,
-            AWS_REGION="us-east-1",
-            AWS_DEFAULT_REGION="us-east-1",
-            AWS_ACCESS_KEY_ID="any",
-            AWS_SECRET_ACCESS_KEY="any",
-            TIDELOG_SQS_ENDPOINT=url,
-        )
+    folder = tmp_path_factory.mktemp("brokers")
+    is_secured = request.param == "access-keys"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(folder))
+        options = secured_options(folder) if is_secured else []
+        with running_broker(folder / "data", *options) as broker:
+            key, front_options = AccessKey("any", "any"), ["--no-auth"]
+            if is_secured:
+                key = trio.run(access_key, folder, broker, RULES)
+                front_options = [*FRONT_OPTIONS]
+            with running_front(broker, *front_options) as url:
+                yield environment(
+                    AWS_ENDPOINT_URL=url,
+                    AWS_REGION="us-east-1",
+                    AWS_DEFAULT_REGION="us-east-1",
+                    AWS_ACCESS_KEY_ID=key.key_id,
+                    AWS_SECRET_ACCESS_KEY=key.secret,
+                    TIDELOG_SQS_ENDPOINT=url,
+                )
 
 
 def run(folder: Path, variables: dict[str, str], *command: str) -> str:
