@@ -2,3 +2,5 @@ from typing import Any
 
 class ClientError(Exception):
     response: dict[str, Any]
+
+class ReadTimeoutError(Exception): ...
