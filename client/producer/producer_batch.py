@@ -47,6 +47,8 @@ class Fate(NamedTuple):
     offset: int | None
     """Offset of the first record, `None` when it is unknown."""
     ack_level: AckLevel | None
+    topic_id: bytes = b""
+    """Id of the topic to which the records were sent last; empty before."""
 
 
 @final
@@ -88,6 +90,7 @@ class ProducerBatch:
         "signals",
         "timestamp_ms",
         "timestamps",
+        "topic_id",
         "value_lengths",
         "values",
         "waiting_count",
@@ -121,10 +124,9 @@ class ProducerBatch:
         self.record_count = 0
         """Set when the batch is encoded; until then the length of `values` counts."""
         self.encoded = bytearray()
-        self.base_sequence = 0
+        self.base_sequence = self.attempt_count = 0
         self.has_sequence = False
         """Whether the broker expects exactly this batch at `base_sequence`."""
-        self.attempt_count = 0
         self.is_ambiguous = False
         """Whether an attempt with an unknown outcome may have appended the batch."""
         self.last_error: Exception | None = None
@@ -140,6 +142,7 @@ class ProducerBatch:
         """Error of a settled batch that was not acknowledged."""
         self.base_offset: int | None = None
         self.ack_level: AckLevel | None = None
+        self.topic_id = b""
 
     @property
     def count(self) -> int:
@@ -238,6 +241,12 @@ class ProducerBatch:
         self.keys = self.headers = self.timestamps = None
         self.key_lengths = self.value_lengths = b""
 
+    def send_to(self, topic_id: bytes) -> None:
+        """Note the topic of the next attempt; a recreated topic has nothing of earlier ones."""
+        if self.topic_id and self.topic_id != topic_id:
+            self.is_ambiguous = False
+        self.topic_id = topic_id
+
     def split(self, codec: Codec) -> list["ProducerBatch"]:
         """Replace an encoded batch that is too large by two halves with the same sequences."""
         assert self.record_count > 1, "one record cannot be split"
@@ -309,7 +318,7 @@ class ProducerBatch:
         if not self.parts:
             base_offset = self.base_offset
             offset = None if base_offset is None else base_offset + start
-            yield Fate(start, end, self.failure, offset, self.ack_level)
+            yield Fate(start, end, self.failure, offset, self.ack_level, self.topic_id)
             return
         first = 0
         for part in self.parts:

@@ -41,6 +41,8 @@ class Receipt(msgspec.Struct, frozen=True):
     is_duplicate: bool = False
     """In FIFO queues: the message was sent before, within the window, and the other fields are
     those of the original."""
+    topic_id: bytes = b""
+    """Id of the topic; a recreated topic has another one."""
 
     @property
     def message_id(self) -> str:
@@ -95,16 +97,17 @@ def outcome(appended: AppendResult, timestamp_ms: int | None = None) -> Receipt 
         timestamp_ms: Timestamp of the record; `None` for that of the batch.
     """
     queue, batch, place = appended.queue, appended.batch, appended.place
-    failure, level = batch.failure, batch.ack_level
+    failure, level, topic_id = batch.failure, batch.ack_level, batch.topic_id
     offset = None if batch.base_offset is None else batch.base_offset + place
     if batch.parts:
         (fate,) = batch.fates(place, place + 1)
         failure, offset, level = fate.failure, fate.offset, fate.ack_level
+        topic_id = fate.topic_id
     if isinstance(failure, TidelogError):
         return copy.copy(failure)
     assert failure is None, "an error of delivery is an error of tidelog"
     sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
-    return Receipt(queue.topic, queue.partition, offset, sent_ms, level)
+    return Receipt(queue.topic, queue.partition, offset, sent_ms, level, topic_id=topic_id)
 
 
 def receipts(slices: list[SentSlice]) -> list[RangeReceipt]:
@@ -144,6 +147,7 @@ def outcomes(slices: list[SentSlice], count: int) -> list[Receipt | TidelogError
             for place, index in enumerate(indexes):
                 offset = None if fate.offset is None else fate.offset + place
                 found[index] = Receipt(
-                    queue.topic, queue.partition, offset, sent_ms, fate.ack_level
+                    *(queue.topic, queue.partition, offset, sent_ms, fate.ack_level),
+                    topic_id=fate.topic_id,
                 )
     return [found[index] for index in range(count)]

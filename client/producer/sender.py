@@ -332,6 +332,7 @@ class Sender:
             queue, encoded = drained.queue, drained.batch.encoded
             topic = self._cluster.metadata.topic(queue.topic)
             assert topic is not None, "a partition with a leader belongs to a known topic"
+            drained.batch.send_to(topic.topic_id)
             batches.append(PartitionBatch(topic.topic_id, queue.partition, len(encoded)))
             attachment.append(encoded)
         is_answered = self._acks is not Acks.NONE

@@ -244,7 +244,7 @@ class OrderedSender:
         if stream.resumes_at > self._cluster.counters.now():
             await trio.sleep_until(stream.resumes_at)
         try:
-            reply = await self._deliver(stream, messages)
+            request, reply = await self._deliver(stream, messages)
         except InvalidRequestError as error:
             stream.end_batch()
             if len(messages) == 1:
@@ -261,7 +261,7 @@ class OrderedSender:
             stream.end_batch()
             stream.was_shared = messages[0].call is not messages[-1].call
             stream.next_sequence += len(messages) - len(reply.duplicates)
-            _settle(stream.partition, messages, reply)
+            _settle(stream.partition, request, reply)
             if reply.throttle_ms:
                 throttled_s = min(reply.throttle_ms / 1000, self._cluster.config.request_timeout)
                 self._counters.throttled_s += throttled_s
@@ -269,8 +269,8 @@ class OrderedSender:
 
     async def _deliver(
         self, stream: _PartitionStream, messages: list[_PendingMessage]
-    ) -> SendReply:
-        """Return the leader's reply for messages that are committed.
+    ) -> tuple[_Request, SendReply]:
+        """Return the request with messages that are committed, and the leader's reply.
 
         Raises:
             TidelogError: They were refused, or their outcome is not known in time.
@@ -285,7 +285,7 @@ class OrderedSender:
                     request = stream.request = None
                     batch = await self._encoded(stream, messages, queue)
                     request = stream.request = _Request(messages, queue, batch)
-                return await self._ask(stream.partition, request)
+                return request, await self._ask(stream.partition, request)
             except TidelogError as error:
                 failure_count += 1
                 is_ambiguous = request is not None and request.is_ambiguous
@@ -410,10 +410,10 @@ def _require_known(request: _Request | None) -> None:
         )
 
 
-def _settle(partition: int, messages: list[_PendingMessage], reply: SendReply) -> None:
-    level = _LEVELS.get(reply.ack_level)
+def _settle(partition: int, request: _Request, reply: SendReply) -> None:
+    topic_id, level = request.queue.topic_id, _LEVELS.get(reply.ack_level)
     duplicates = set(reply.duplicates)
-    for place, (message, offset) in enumerate(zip(messages, reply.offsets, strict=True)):
+    for place, (message, offset) in enumerate(zip(request.messages, reply.offsets, strict=True)):
         message.call.settle(
             message.place,
             Receipt(
@@ -423,6 +423,7 @@ def _settle(partition: int, messages: list[_PendingMessage], reply: SendReply) -
                 reply.timestamp_ms,
                 level,
                 place in duplicates,
+                topic_id,
             ),
         )
 

@@ -211,6 +211,31 @@ async def test_sending_to_an_unknown_topic_fails(autojump_clock: MockClock) -> N
             await producer.send("nope", b"v")
 
 
+async def test_a_record_goes_to_the_topic_that_another_client_has_recreated(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with (
+        client_of(world) as client,
+        connect("{}:{}".format(*ADDRESS), env=world.env) as other,
+        client.producer() as producer,
+        other.producer() as producer_of_other,
+    ):
+        await other.admin.create_topic("orders")
+        before = await producer.send("orders", b"before")
+        await other.admin.delete_topic("orders")
+        await other.admin.create_topic("orders")
+
+        after = await producer.send("orders", b"after")
+
+        of_other = await producer_of_other.send("orders", b"other")
+        (many,) = await producer.send_records("orders", [ProducerRecord("orders", b"many")])
+        assert after.topic_id == of_other.topic_id != before.topic_id
+        assert isinstance(many, Receipt)
+        assert many.topic_id == after.topic_id
+        assert (after.offset, of_other.offset, many.offset) == (0, 1, 2)
+
+
 async def test_flush_raises_the_failure_of_a_send_nowait(
     autojump_clock: MockClock,
 ) -> None:

@@ -205,6 +205,18 @@ def test_records_of_one_call_are_those_of_its_beginning() -> None:
     assert (columns.values, columns.keys) == ([b"a", b"b"], [b"k", b"l"])
 
 
+def test_an_attempt_at_a_deleted_topic_leaves_nothing_in_the_recreated_one() -> None:
+    batch = filled(1)
+    doubts: list[bool] = []
+    for topic_id in (b"first", b"first", b"second"):
+        batch.send_to(topic_id)
+        doubts.append(batch.is_ambiguous)
+        batch.is_ambiguous = True
+
+    assert doubts == [False, True, False]
+    assert [fate.topic_id for fate in batch.fates(0, 1)] == [b"second"]
+
+
 def test_a_split_batch_combines_the_outcomes_of_its_halves() -> None:
     batch = filled(4)
     encode(batch)
