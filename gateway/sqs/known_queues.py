@@ -31,8 +31,6 @@ class QueueFacts(NamedTuple):
 
     name: str
     """Its tidelog name."""
-    topic_id: bytes
-    """Id of its topic: ids of messages follow from it."""
     is_fifo: bool
     partition_count: int
     config: QueueConfig
@@ -207,7 +205,6 @@ class KnownQueues:
 def _facts_of(queue: DescribedQueue) -> QueueFacts:
     return QueueFacts(
         queue.name,
-        queue.topic_id,
         queue.is_fifo,
         len(queue.partitions),
         queue_config(queue.config, is_fifo=queue.is_fifo),

@@ -75,7 +75,7 @@ async def send_message(caller: Caller, call: SendMessageCall) -> MessageSent:
         md5_of_body(draft.value),
         md5_of_attributes(attributes) if attributes else None,
         md5_of_attributes(system_attributes) if system_attributes else None,
-        _id_of(facts, receipt),
+        _id_of(receipt),
         _sequence_of(facts, receipt),
     )
 
@@ -220,7 +220,7 @@ def _sent_entry(entry_id: str, draft: _Draft, facts: QueueFacts, *, receipt: Rec
     attributes, system_attributes = given.message_attributes, given.message_system_attributes
     return SentEntry(
         entry_id,
-        _id_of(facts, receipt),
+        _id_of(receipt),
         md5_of_body(draft.value),
         md5_of_attributes(attributes) if attributes else None,
         md5_of_attributes(system_attributes) if system_attributes else None,
@@ -228,11 +228,11 @@ def _sent_entry(entry_id: str, draft: _Draft, facts: QueueFacts, *, receipt: Rec
     )
 
 
-def _id_of(facts: QueueFacts, receipt: Receipt) -> str:
+def _id_of(receipt: Receipt) -> str:
     offset = receipt.offset
     # A broker that has forgotten where it has a repeated message tells no place.
     place = -1 if offset is None else offset
-    return message_id_of(facts.topic_id, receipt.partition, place)
+    return message_id_of(receipt.topic_id, receipt.partition, place)
 
 
 def _sequence_of(facts: QueueFacts, receipt: Receipt) -> str | None:

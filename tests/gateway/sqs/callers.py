@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import tidelog
+from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.names import QueueScope
 from tidelog.gateway.sqs.settings import FrontSettings
@@ -18,12 +19,17 @@ async def open_caller(
     data_dir: Path, settings: FrontSettings | None = None
 ) -> AsyncGenerator[Caller, None]:
     """Start a broker on `data_dir`, and yield a caller of the default account and region."""
-    settings = settings or FrontSettings()
-    scope = QueueScope(
-        settings.account, settings.region, settings.account, settings.region, BASE_URL
-    )
     async with (
         tidelog.open_broker(data_dir) as broker,
         tidelog.connect(broker.address) as client,
     ):
-        yield Caller(client, scope, "AIDATEST", settings, FrontState(client))
+        yield caller_of(client, settings)
+
+
+def caller_of(client: Client, settings: FrontSettings | None = None) -> Caller:
+    """Return a caller of the default account and region."""
+    settings = settings or FrontSettings()
+    scope = QueueScope(
+        settings.account, settings.region, settings.account, settings.region, BASE_URL
+    )
+    return Caller(client, scope, "AIDATEST", settings, FrontState(client))

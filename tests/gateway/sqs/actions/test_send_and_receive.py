@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.sqs.callers import BASE_URL, open_caller
+import tidelog
+from tests.gateway.sqs.callers import BASE_URL, caller_of, open_caller
 from tidelog.gateway.sqs.actions.queues import create_queue
 from tidelog.gateway.sqs.actions.receive import receive_message
 from tidelog.gateway.sqs.actions.send import send_message, send_message_batch
 from tidelog.gateway.sqs.actions.settle import delete_message
+from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.message_record import message_id_of
 from tidelog.gateway.sqs.protocol.errors import SqsError
 from tidelog.gateway.sqs.protocol.requests import (
     CreateQueueCall,
@@ -35,6 +38,44 @@ async def test_a_message_is_sent_received_and_deleted(tmp_path: Path) -> None:
         await delete_message(caller, DeleteMessageCall(URL, message.receipt_handle))
         counts = await caller.client.queue("orders").counts()
         assert sum(each.visible + each.in_flight for each in counts) == 0
+
+
+@pytest.mark.parametrize("is_batch", [False, True], ids=["single", "batch"])
+@pytest.mark.parametrize("name", ["orders", "orders.fifo"])
+async def test_an_id_is_of_the_topic_that_another_front_has_recreated(
+    tmp_path: Path, name: str, *, is_batch: bool
+) -> None:
+    is_fifo = name.endswith(".fifo")
+    group = "a" if is_fifo else None
+
+    async def sent_id(caller: Caller, sent: str) -> str | None:
+        url, sent_once = caller.scope.url_of(name), sent if is_fifo else None
+        if not is_batch:
+            call = SendMessageCall(
+                url, sent, message_group_id=group, message_deduplication_id=sent_once
+            )
+            return (await send_message(caller, call)).message_id
+        entry = SendEntry("a", sent, message_group_id=group, message_deduplication_id=sent_once)
+        result = await send_message_batch(caller, SendMessageBatchCall(url, [entry]))
+        return next(each.message_id for each in result.successful or ())
+
+    async with (
+        tidelog.open_broker(tmp_path) as broker,
+        tidelog.connect(broker.address) as client,
+        tidelog.connect(broker.address) as other,
+    ):
+        caller = caller_of(client)
+        await other.admin.create_queue(name, fifo=is_fifo)
+        before = await sent_id(caller, "before")
+        await other.admin.delete_queue(name, with_topic=True)
+        await other.admin.create_queue(name, fifo=is_fifo)
+
+        after = await sent_id(caller, "after")
+
+        (message,) = await other.queue(name).receive(wait=5)
+        assert message.value == b"after"
+        assert after == message_id_of(message.topic_id, message.partition, message.offset)
+        assert after != before
 
 
 async def test_a_message_is_a_record_with_its_attributes_as_headers(tmp_path: Path) -> None:
