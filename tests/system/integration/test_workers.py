@@ -130,6 +130,8 @@ async def test_workers_agree_on_the_first_administrator(tmp_path: Path, listen: 
         async with tidelog.connect(listen, user="root", password="correct horse") as client:
             await client.admin.create_topic("orders")
             assert [user.name for user in await client.security.list_users()] == ["root"]
+        workers.signal(signal.SIGTERM)  # A kill would leave the workers behind.
+        assert await workers.wait_ended() == 0
 
     assert workers.names().count("administrator_created") == 1
     assert "correct horse" not in str(workers.events)
