@@ -80,7 +80,12 @@ FIRST_SEEDS = {
     "offline-for-ever": 150,
     "acknowledged-by-the-leader-alone": 5,
     "transaction-appended-again": 27,
-    "sent-counted-by-the-server-of-the-queue": 3,
+    "sent-counted-by-the-server-of-the-queue": 4,
+    "transaction-dropped-early": 8,
+    "a-missing-key-counts-as-deleted": 1,
+    "a-wrong-master-key-wraps-new-data-keys": 3,
+    "journal-goes-ahead": 29,
+    "offline-leads": 39,
 }
 """First seeds for mutations that few runs find, or only late ones."""
 
