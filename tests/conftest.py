@@ -1,5 +1,6 @@
 """Settings of all tests, and the distribution of tests over processes."""
 
+import gc
 import os
 import signal
 from tempfile import mkdtemp
@@ -32,6 +33,11 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start slow tests early; otherwise the order stays random."""
     items.sort(key=lambda item: place_of(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Exclude modules and tests from garbage collections; all of them live until the end."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

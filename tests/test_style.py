@@ -330,7 +330,7 @@ def _does_something(function: Function) -> bool:
 
 
 @pytest.fixture(scope="module")
-def our_sources() -> Iterator[list[Source]]:
+def our_sources() -> list[Source]:
     folders = [
         path
         for path in ROOT.iterdir()
@@ -347,8 +347,7 @@ def our_sources() -> Iterator[list[Source]]:
     finally:
         gc.freeze()
         gc.enable()
-    yield sources
-    gc.unfreeze()
+    return sources
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -37,6 +37,7 @@ class _FrozenReader(DataSourceReader):
 
 
 def test_a_worker_exempts_its_imports_from_collections(world: World) -> None:
+    frozen_count = gc.get_freeze_count()
     world.create()
     world.write([b"a"])
     world.spark.dataSource.register(_Frozen)
@@ -46,4 +47,4 @@ def test_a_worker_exempts_its_imports_from_collections(world: World) -> None:
 
     assert len(exempt) == 2
     assert min(exempt) > 50_000, "the imports of a worker are about 100,000 objects"
-    assert not gc.get_freeze_count(), "the process of the user collects as before"
+    assert gc.get_freeze_count() <= frozen_count, "the process of the user collects as before"

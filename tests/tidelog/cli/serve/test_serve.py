@@ -49,7 +49,8 @@ def on_log() -> Iterator[Callable[[str, Callable[[], None]], None]]:
 
 @pytest.fixture(autouse=True)
 def unfrozen() -> Iterator[None]:
-    """Let the memory of this process be as before."""
+    """Freeze no objects but those of the test."""
+    gc.unfreeze()
     yield
     gc.unfreeze()
 
