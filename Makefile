@@ -104,10 +104,10 @@ test-pythons: $(VENV)/installed-dev ## Run the installed wheel on other Pythons:
 
 .PHONY: docs docs-serve
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
-docs: $(VENV)/installed-docs ## Build the documentation site into build/site; a broken link fails
+docs: $(VENV)/installed-dev ## Build the documentation site into build/site; a broken link fails
 	@$(MKDOCS) build --strict $(ARGS)
 
-docs-serve: $(VENV)/installed-docs ## Serve the documentation site on http://127.0.0.1:8000
+docs-serve: $(VENV)/installed-dev ## Serve the documentation site on http://127.0.0.1:8000
 	@$(MKDOCS) serve $(ARGS)
 
 .PHONY: matrices
@@ -226,9 +226,4 @@ $(VENV)/installed-peers: $(VENV)/installed
 $(VENV)/installed-sqs-trial: $(VENV)/installed-dev
 	@echo "installing Celery and aioboto3 into $(VENV)"
 	@$(PIP) --editable '.[dev,sqs-trial]'
-	@touch $@
-
-$(VENV)/installed-docs: $(VENV)/installed-dev
-	@echo "installing the tools of the documentation site into $(VENV)"
-	@$(PIP) --editable '.[docs]'
 	@touch $@
