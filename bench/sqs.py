@@ -1,15 +1,17 @@
 """Benchmark of the SQS front: beside ElasticMQ, beside the native client, and with idle polls.
 
 All systems run in turn on the same cores, none of them pinned, under the same load generator
-(`bench.sqs_load`). A front and its broker count together, as a JVM counts with its database.
-ElasticMQ runs twice: with its messages in a database, which is the promise of a broker, and as it
-starts by default, with messages that end with its process.
+(`bench.sqs_load`). Fronts and their broker count together, as a JVM counts with its database.
+Fronts run twice: one front over a broker as it starts by default, which syncs each message to disk,
+and a front for each core over a broker that hands messages to the operating system. ElasticMQ uses
+all cores and never syncs, so that is the fair comparison. It runs twice, too: with its messages in
+a database, and as it starts by default, with messages that end with its process.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +30,7 @@ from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.sqs_load import SqsOrder, SqsResult, call
 
 _FRONT: Final = "front and broker"
+_FRONTS: Final = "fronts and broker without fsync"
 _NATIVE: Final = "native client"
 _ELASTICMQ: Final = "ElasticMQ"
 _UNSTORED: Final = "ElasticMQ without storage"
@@ -36,6 +39,8 @@ _TIDELOG: Final = (sys.executable, "-m", "tidelog")
 _ENVIRONMENT: Final = {"PYTHONPATH": str(ROOT)}
 _PEERS: Final = ROOT / "build" / "peers"
 _CONNECTIONS: Final = 64
+_FRONT_COUNT: Final = 2
+"""Fronts of `_FRONTS`: the machine of the figures has two cores."""
 _BATCHES: Final = (1, 10)
 _WARM_UPS: Final = 3
 """Rounds that do not count: a JVM compiles frequent code as it runs."""
@@ -86,7 +91,7 @@ class _System:
 
     name: str
     servers: Servers
-    address: tuple[str, int]
+    addresses: Sequence[tuple[str, int]]
     """Where the load connects."""
     module: str = "bench.sqs_load"
     """The load generator."""
@@ -108,23 +113,29 @@ class _Measured:
 
     @property
     def front_us(self) -> float:
-        """Of the fronts, of which one works."""
+        """Of all fronts, some of which may be idle."""
         return sum(self.server_us[1:])
 
 
 @contextmanager
-def front_and_broker(directory: Path) -> Generator[Servers]:
-    """Start a broker and a front, as users start them; the address is that of the front."""
-    broker_port, front_port = free_ports(2)
+def front_and_broker(
+    directory: Path, *, fronts: int = 1, durability: str = "fsync"
+) -> Generator[Servers]:
+    """Start a broker and fronts, as users start them; the broker has the first address."""
+    broker_port, *front_ports = free_ports(1 + fronts)
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = directory / "broker.toml"
+    settings.write_text(f'[topic_defaults]\ndurability = "{durability}"\n', encoding="utf-8")
     broker = ["serve", "--listen", f"127.0.0.1:{broker_port}", "--log-format", "json"]
-    broker += ["--data-dir", str(directory / "data")]
-    front = ["sqs", "--broker", f"127.0.0.1:{broker_port}", "--no-auth"]
-    front += ["--listen", f"127.0.0.1:{front_port}"]
+    broker += ["--data-dir", str(directory / "data"), "--config", str(settings)]
     with start_servers(
         directory, [Command([*_TIDELOG, *broker], _ENVIRONMENT)], [broker_port]
     ) as servers:
-        servers.start([*_TIDELOG, *front], environment=_ENVIRONMENT)
-        servers.wait_ports([broker_port, front_port])
+        for port in front_ports:
+            front = ["sqs", "--broker", f"127.0.0.1:{broker_port}", "--no-auth"]
+            front += ["--listen", f"127.0.0.1:{port}"]
+            servers.start([*_TIDELOG, *front], environment=_ENVIRONMENT)
+        servers.wait_ports([broker_port, *front_ports])
         yield servers
 
 
@@ -149,7 +160,7 @@ def _load(order: SqsOrder, module: str) -> Generator[subprocess.Popen[str]]:
 
 def _run(system: _System, order: SqsOrder) -> _Measured:
     """Run one load on existing queues."""
-    order = replace(order, address=system.address, access_key=system.access_key)
+    order = replace(order, addresses=system.addresses, access_key=system.access_key)
     with _load(order, system.module) as process:
         before = system.servers.cpu_seconds_each
         text, _ = process.communicate("begin\n")
@@ -200,9 +211,9 @@ def _interleaved(
 
 def _through_queue(system: _System, order: SqsOrder) -> _Measured:
     (queue,) = order.queues
-    system.create(system.address, queue)
+    system.create(system.addresses[0], queue)
     measured = _run(system, order)
-    system.delete(system.address, queue)
+    system.delete(system.addresses[0], queue)
     return measured
 
 
@@ -210,8 +221,8 @@ def _idle_percent(system: _System, queue_count: int, cycles: int) -> tuple[list[
     """Return the CPU of each process with idle polls, in per cent of a core, and their memory."""
     queues = [f"idle-{queue_count}-{number}" for number in range(queue_count)]
     for queue in queues:
-        system.create(system.address, queue)
-    order = SqsOrder(address=system.address, queues=queues, pollers=_POLLS)
+        system.create(system.addresses[0], queue)
+    order = SqsOrder(addresses=system.addresses, queues=queues, pollers=_POLLS)
     with _load(order, system.module) as process:
         assert process.stdin is not None
         process.stdin.write("begin\n")
@@ -242,13 +253,13 @@ def _signed(system: _System) -> _System:
 
     # Queues are created without signatures.
     def create(_: tuple[str, int], name: str) -> None:
-        _create(system.address, name)
+        _create(system.addresses[0], name)
 
     def delete(_: tuple[str, int], name: str) -> None:
-        _delete(system.address, name)
+        _delete(system.addresses[0], name)
 
     return _System(
-        _SIGNED, servers, ("127.0.0.1", port), create=create, delete=delete, access_key=key
+        _SIGNED, servers, [("127.0.0.1", port)], create=create, delete=delete, access_key=key
     )
 
 
@@ -264,14 +275,21 @@ def _systems(directory: Path) -> Generator[list[_System]]:
     """Start all systems; without ElasticMQ if it is unavailable, and say why."""
     with ExitStack() as stack:
         ours = stack.enter_context(front_and_broker(directory / "tidelog"))
-        broker, front = (_host_and_port(each) for each in ours.addresses.split(","))
+        (broker, front) = addresses_of(ours)
+        unsynced = stack.enter_context(
+            front_and_broker(directory / "unsynced", fronts=_FRONT_COUNT, durability="replicated")
+        )
         native = replace(
-            _System(_NATIVE, ours, broker),
+            _System(_NATIVE, ours, [broker]),
             module="bench.sqs_native",
             create=_create_natively,
             delete=_delete_natively,
         )
-        systems = [_System(_FRONT, ours, front), native]
+        systems = [
+            _System(_FRONT, ours, [front]),
+            _System(_FRONTS, unsynced, addresses_of(unsynced)[1:]),
+            native,
+        ]
         try:
             installed = elasticmq.install(_PEERS / "elasticmq")
         except (NotAvailableError, OSError) as error:
@@ -281,13 +299,14 @@ def _systems(directory: Path) -> Generator[list[_System]]:
             unstored = elasticmq.start_in_memory(installed, directory / "unstored")
             for name, servers in ((_ELASTICMQ, stored), (_UNSTORED, unstored)):
                 stack.enter_context(servers)
-                systems.append(_System(name, servers, _host_and_port(servers.addresses)))
+                systems.append(_System(name, servers, addresses_of(servers)))
         yield systems
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
+def addresses_of(servers: Servers) -> list[tuple[str, int]]:
+    """Return host and port of each address of servers."""
+    pairs = (address.rpartition(":") for address in servers.addresses.split(","))
+    return [(host, int(port)) for host, _, port in pairs]
 
 
 def run(settings: Settings) -> list[Row]:
@@ -297,7 +316,7 @@ def run(settings: Settings) -> list[Row]:
         rows: list[Row] = []
         for batch in _BATCHES:
             half = _CONNECTIONS // 2
-            order = SqsOrder(address=("", 0), queues=[], senders=half, workers=half, batch=batch)
+            order = SqsOrder(addresses=[], queues=[], senders=half, workers=half, batch=batch)
             what = f"SQS, {_CONNECTIONS} connections, batches of {batch}"
             found = _interleaved(
                 systems, f"rate-{batch}", order, repetitions=repetitions, seconds=seconds
@@ -311,10 +330,11 @@ def run(settings: Settings) -> list[Row]:
             rows += _latency_rows(f"{what}, {slowest / 2:,.0f} messages/s", found)
         rows += _memory_rows(systems)
         signed = _signed(systems[0])
-        rows += _send_rows([*systems[:2], signed], repetitions, seconds)
+        native = next(each for each in systems if each.name == _NATIVE)
+        rows += _send_rows([systems[0], native, signed], repetitions, seconds)
     for queue_count in (1, 100):
         with front_and_broker(settings.directory / f"idle-{queue_count}") as servers:
-            front = _System(_FRONT, servers, _host_and_port(servers.addresses.split(",")[1]))
+            front = _System(_FRONT, servers, addresses_of(servers)[1:])
             cycles = settings.choose(3, 1)
             percents, resident = _idle_percent(front, queue_count, cycles)
         rows += _idle_rows(queue_count, percents, resident)
@@ -328,24 +348,33 @@ def _rate_rows(what: str, found: dict[str, list[_Measured]]) -> list[Row]:
         rows.append(Row(f"{what}: {name}, messages/s", Spread.of(rates).text()))
         rows.append(Row(f"{what}: {name}, CPU of the server for a message", _cpu_text(name, side)))
         rows.append(Row(f"{what}: {name}, {_load_of(name)}", _us([e.load_us for e in side])))
-    for name in (_ELASTICMQ, _UNSTORED):
-        if name in found:
-            ratio = ratios([e.rate for e in found[_FRONT]], [e.rate for e in found[name]])
-            rows.append(_at_least(f"{what}: the front to {name}, messages/s", ratio, _RATE_GOAL))
-            rows += _ratio_rows(what, found, name)
-    return rows
+    for ours, other in _pairs(found):
+        ratio = ratios([e.rate for e in found[ours]], [e.rate for e in found[other]])
+        rows.append(_at_least(f"{what}: {ours} to {other}, messages/s", ratio, _RATE_GOAL))
+    return rows + _ratio_rows(what, found)
 
 
-def _ratio_rows(what: str, found: dict[str, list[_Measured]], other: str) -> list[Row]:
-    """Compare the slowest calls of the front with those of another system."""
+def _pairs(found: Container[str]) -> list[tuple[str, str]]:
+    """Return our systems with each ElasticMQ that has figures."""
+    return [
+        (ours, other)
+        for ours in (_FRONT, _FRONTS)
+        for other in (_ELASTICMQ, _UNSTORED)
+        if other in found
+    ]
+
+
+def _ratio_rows(what: str, found: dict[str, list[_Measured]]) -> list[Row]:
+    """Compare the slowest calls of fronts with those of ElasticMQ."""
     return [
         _at_most(
-            f"{what}: the front to {other}, p99 of {title}",
+            f"{what}: {ours} to {other}, p99 of {title}",
             ratios(*([each.result.seconds[kind][1] for each in found[name]] for name in pair)),
             _LATENCY_GOAL,
         )
+        for pair in _pairs(found)
+        for ours, other in [pair]
         for kind, title in _CALLS.items()
-        for pair in [(_FRONT, other)]
     ]
 
 
@@ -359,10 +388,7 @@ def _latency_rows(what: str, found: dict[str, list[_Measured]]) -> list[Row]:
             )
             rows.append(Row(f"{what}: {name}, {title}, p50, ms", middle.text(".2f")))
             rows.append(Row(f"{what}: {name}, {title}, p99, ms", tail.text(".2f")))
-    for name in (_ELASTICMQ, _UNSTORED):
-        if name in found:
-            rows += _ratio_rows(what, found, name)
-    return rows
+    return rows + _ratio_rows(what, found)
 
 
 def _memory_rows(systems: Sequence[_System]) -> list[Row]:
@@ -376,15 +402,14 @@ def _memory_rows(systems: Sequence[_System]) -> list[Row]:
         for name, megabytes in resident.items()
         if name != _NATIVE
     ]
-    for name in (_ELASTICMQ, _UNSTORED):
-        if name in resident:
-            ratio = Spread.of([resident[_FRONT] / resident[name]])
-            rows.append(_at_most(f"SQS: memory of front and broker to {name}", ratio, _MEMORY_GOAL))
+    for ours, other in _pairs(resident):
+        ratio = Spread.of([resident[ours] / resident[other]])
+        rows.append(_at_most(f"SQS: memory of {ours} to {other}", ratio, _MEMORY_GOAL))
     return rows
 
 
 def _send_rows(systems: Sequence[_System], repetitions: int, seconds: float) -> list[Row]:
-    order = SqsOrder(address=("", 0), queues=[], senders=_CONNECTIONS)
+    order = SqsOrder(addresses=[], queues=[], senders=_CONNECTIONS)
     found = _interleaved(systems, "send", order, repetitions=repetitions, seconds=seconds)
     what = f"SQS, SendMessage on {_CONNECTIONS} connections"
     rows = [
@@ -424,7 +449,7 @@ def _load_of(name: str) -> str:
 
 def _cpu_text(name: str, side: Sequence[_Measured]) -> str:
     total = _us([sum(each.server_us) for each in side])
-    if name not in (_FRONT, _SIGNED):
+    if name not in (_FRONT, _FRONTS, _SIGNED):
         return total
     broker, front = _us([each.server_us[0] for each in side]), _us([each.front_us for each in side])
     return f"{total}: broker {broker}, front {front}"

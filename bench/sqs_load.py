@@ -52,7 +52,8 @@ _encode: Final = msgspec.json.encode
 class SqsOrder:
     """Order of a load generator."""
 
-    address: tuple[str, int]
+    addresses: Sequence[tuple[str, int]]
+    """Host and port of each server; connections take them in turn, as behind a balancer."""
     queues: Sequence[str]
     """Names of queues; connections take them in turn."""
     senders: int = 0
@@ -131,10 +132,10 @@ class _Signer:
 class _Connection:
     """One kept-alive connection with at most one request under way."""
 
-    def __init__(self, address: tuple[str, int], queue: str) -> None:
-        self.socket = socket.create_connection(address)
+    def __init__(self, address: tuple[str, int], url: str) -> None:
+        self.socket = socket.create_connection((address[0], address[1]))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.url = f"http://{address[0]}:{address[1]}/{ACCOUNT}/{queue}"
+        self.url = url
         self.received = b""
         self.kind = ""
         self.asked_at = 0.0
@@ -165,7 +166,8 @@ class _SqsLoad:
 
     def __init__(self, order: SqsOrder) -> None:
         self._order = order
-        self._host = f"{order.address[0]}:{order.address[1]}"
+        host, port = order.addresses[0]  # As a balancer, which has one name for all.
+        self._host = f"{host}:{port}"
         self._signer = _Signer(order.access_key, self._host)
         self._head_of: dict[str, bytes] = {}
         self._epoll = select.epoll()
@@ -179,9 +181,10 @@ class _SqsLoad:
         self._seen = bytearray(order.count)
         self._seconds: dict[str, list[float]] = {}
         self._began = 0.0
-        queues = order.queues
+        queues, addresses = order.queues, order.addresses
         for number in range(order.senders + order.workers + order.pollers):
-            connection = _Connection(order.address, queues[number % len(queues)])
+            url = f"http://{self._host}/{ACCOUNT}/{queues[number % len(queues)]}"
+            connection = _Connection(addresses[number % len(addresses)], url)
             fd = connection.socket.fileno()
             self._by_fd[fd] = connection
             self._epoll.register(fd, select.EPOLLIN)
@@ -381,6 +384,4 @@ def _main(order: SqsOrder) -> None:
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    given["address"] = (given["address"][0], given["address"][1])
-    _main(SqsOrder(**given))
+    _main(SqsOrder(**json.loads(sys.argv[1])))

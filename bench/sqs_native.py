@@ -98,7 +98,7 @@ def due_of(value: bytes | None) -> float:
 
 
 async def _main(order: SqsOrder) -> None:
-    addresses = f"{order.address[0]}:{order.address[1]}"
+    addresses = ",".join(f"{host}:{port}" for host, port in order.addresses)
     async with tidelog.connect(addresses) as client:
         await client.admin.describe_queues(order.queues)
         load = _NativeLoad(order, client)
