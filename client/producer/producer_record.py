@@ -64,7 +64,7 @@ def checked_record(
         value if type(value) is bytes else _checked_bytes("value", value),
         None if key is None else _checked_bytes("key", key),
         partition,
-        _checked_headers(headers) if headers else (),
+        checked_headers(headers) if headers else (),
         timestamp_ms,
     )
 
@@ -78,7 +78,13 @@ def _checked_bytes(what: str, given: object) -> bytes | None:
     raise TypeError(f"a {what} must be bytes or None, not {type(given).__name__}{advice}")
 
 
-def _checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
+def checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
+    """Return headers that can be encoded, from any input of the application.
+
+    Raises:
+        TypeError: One is not a pair of text and bytes.
+        ValueError: A name is not Unicode.
+    """
     headers: list[tuple[str, bytes]] = []
     for header in cast("Iterable[object]", given):
         match header:

@@ -9,6 +9,7 @@ from tidelog.client.client import Client
 from tidelog.gateway.sqs.names import QueueScope
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.shared import FrontState
+from tidelog.wire.batch.record_batch import Headers
 
 
 class Caller(NamedTuple):
@@ -18,8 +19,8 @@ class Caller(NamedTuple):
     """Client that acts for the user: brokers check the user's grants and quotas."""
     scope: QueueScope
     """Account, region and address: they turn names, URLs and ARNs into queues and back."""
-    sender_id: str
-    """`SenderId` of the messages that this caller sends: the access key id or principal."""
+    sender: Headers
+    """Header of the messages that this caller sends, with its `SenderId`."""
     settings: FrontSettings
     state: FrontState
     """What actions keep in this process between requests, for one client: caches only."""

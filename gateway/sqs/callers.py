@@ -12,6 +12,7 @@ import trio
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
 from tidelog.gateway.sqs.http.messages import HttpRequest
+from tidelog.gateway.sqs.message_record import SENDER_HEADER
 from tidelog.gateway.sqs.names import QueueScope
 from tidelog.gateway.sqs.protocol.errors import ACCESS_DENIED, SERVICE_UNAVAILABLE, SqsError
 from tidelog.gateway.sqs.settings import REQUEST_S, FrontSettings
@@ -100,7 +101,7 @@ class CallersOfClient:
         self._settings = settings
         self._front_address = front_address
         self._account = account
-        self._sender_id = sender_id
+        self._sender = ((SENDER_HEADER, sender_id.encode()),)
         self._state = FrontState(client)
         self._known: dict[tuple[bytes, str], Caller] = {}
 
@@ -125,7 +126,7 @@ class CallersOfClient:
             settings.region,
             settings.public_url or f"http://{authority.decode()}",
         )
-        return Caller(self._client, scope, self._sender_id, settings, self._state)
+        return Caller(self._client, scope, self._sender, settings, self._state)
 
 
 def _refuse_web_pages(request: HttpRequest) -> None:

@@ -65,16 +65,19 @@ class MessageParts(NamedTuple):
 
 
 def record_of_message(
-    body: bytes, attributes: MessageAttributes | None, *, sender_id: str, trace: str | None
+    body: bytes, attributes: MessageAttributes | None, *, sender: Headers, trace: str | None
 ) -> MessageParts:
     """Return value and headers of the record of a message.
 
     Args:
         body: Body in UTF-8.
         attributes: Message attributes that were checked.
-        sender_id: `SenderId`; empty to leave it out.
+        sender: The header of `SenderId`; none to leave it out. A message that has no other headers
+            gets this very object, by which clients recognise messages of one kind.
         trace: `AWSTraceHeader`.
     """
+    if not attributes and trace is None:
+        return MessageParts(body, sender)
     headers: list[tuple[str, bytes]] = []
     value = body
     if attributes:
@@ -94,8 +97,7 @@ def record_of_message(
             headers += [(_header_of(name), content) for name, content in contents]
         if types:
             headers.append((TYPES_HEADER, msgspec.json.encode(types)))
-    if sender_id:
-        headers.append((SENDER_HEADER, sender_id.encode()))
+    headers += sender
     if trace is not None:
         headers.append((TRACE_HEADER, trace.encode()))
     return MessageParts(value, tuple(headers))

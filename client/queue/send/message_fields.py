@@ -5,13 +5,19 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any, NamedTuple, TypedDict, TypeGuard, final
+from typing import NamedTuple, TypedDict, cast, final
 
 import msgspec
 
 from tidelog.client.cluster.durations import milliseconds_of
-from tidelog.client.producer.producer_record import ProducerRecord, checked_record
+from tidelog.client.producer.producer_record import (
+    ProducerRecord,
+    checked_headers,
+    checked_record,
+)
 from tidelog.client.queue.send.chunk_writer import Source
+from tidelog.client.tracing.trace_context import with_context
+from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
     DEDUPLICATION_ID_BYTES_MAX,
@@ -48,9 +54,80 @@ class OutgoingMessage(_Valued, frozen=True, kw_only=True):
     """Deduplication id in FIFO queues: one message with this id is kept within the window."""
 
 
-def is_plain(messages: Sequence[Any]) -> TypeGuard[Sequence[bytes]]:
-    """Return whether all are plain values of a moderate size."""
-    return set(map(type, messages)) == {bytes} and max(map(len, messages)) <= _PLAIN_BYTES_MAX
+@final
+class PlainMessages(NamedTuple):
+    """Messages of a call that differ in their values alone."""
+
+    values: Sequence[bytes]
+    headers: Headers
+
+
+def plain_messages(
+    messages: Sequence[bytes | OutgoingMessage], context: Headers
+) -> PlainMessages | None:
+    """Return messages that any queue accepts, and that can be sent as columns of values.
+
+    They have values of a moderate size, and headers at most, all the same object.
+
+    Args:
+        messages: Values and messages.
+        context: Trace context, which they get unless their headers have one.
+
+    Raises:
+        TypeError: A header has a wrong type.
+        ValueError: A header is reserved for queues.
+    """
+    first = messages[0] if messages else None
+    if type(first) is bytes:
+        if set(map(type, messages)) != {bytes}:
+            return None
+        values, headers = cast("Sequence[bytes]", messages), context
+    else:
+        found = _values_of(messages, first.headers) if isinstance(first, OutgoingMessage) else None
+        if found is None:
+            return None
+        values, headers = found
+        headers = with_context(_own_headers(headers), context)
+    return PlainMessages(values, headers) if max(map(len, values)) <= _PLAIN_BYTES_MAX else None
+
+
+def _values_of(
+    messages: Sequence[bytes | OutgoingMessage], headers: Iterable[tuple[str, bytes]]
+) -> PlainMessages | None:
+    """Return the values of messages that have these headers and nothing else."""
+    if not isinstance(headers, tuple):
+        return None  # It may be readable only once.
+    values: list[bytes] = []
+    for each in messages:
+        if (
+            type(each) is not OutgoingMessage
+            or type(each.value) is not bytes
+            or each.headers is not headers
+            or each.key is not None
+            or each.group is not None
+            or each.delay is not None
+            or each.priority is not None
+            or each.deduplication_id is not None
+        ):
+            return None
+        values.append(each.value)
+    return PlainMessages(values, headers)
+
+
+def _own_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
+    """Return the headers that an application gave.
+
+    Raises:
+        TypeError: One has a wrong type.
+        ValueError: One is reserved for queues.
+    """
+    headers = checked_headers(given)
+    for name, _ in headers:
+        if name.startswith(HEADER_PREFIX):
+            raise ValueError(
+                f"headers that begin with {HEADER_PREFIX!r} are set by queues, {name!r} is one"
+            )
+    return headers
 
 
 class MessageFields(TypedDict, total=False):
@@ -78,14 +155,8 @@ def record_of(
     value = message.value
     if value is not None and not isinstance(value, (bytes, str)):
         value = b""  # A placeholder; see `client.queue.send.chunk_writer`.
-    record = checked_record(
-        topic, value, key, partition=None, headers=message.headers, timestamp_ms=None
-    )
-    for name, _ in record.headers:
-        if name.startswith(HEADER_PREFIX):
-            raise ValueError(
-                f"headers that begin with {HEADER_PREFIX!r} are set by queues, {name!r} is one"
-            )
+    headers = _own_headers(message.headers)
+    record = checked_record(topic, value, key, partition=None, headers=headers, timestamp_ms=None)
     if is_fifo and message.delay == 0:
         message = msgspec.structs.replace(message, delay=None)  # The queue's delay applies.
     fields = _fields(message, now_ms)

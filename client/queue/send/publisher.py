@@ -21,7 +21,7 @@ from tidelog.client.queue.send.message_fields import (
     OutgoingMessage,
     QueueKind,
     check_for_kind,
-    is_plain,
+    plain_messages,
     record_of,
 )
 from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
@@ -113,14 +113,17 @@ class QueuePublisher:
             return await self._send_traced(tracing, given)
         context = context or ()
         results = None
-        if is_plain(given):
+        plain = plain_messages(given, context)
+        if plain is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             description = self._queue_metadata.known(self._calls.name)
             if description is None:
                 description = await self._calls.describe()
             if self._may_produce and not looks_at_messages(description):
                 producer = self._producer.opened or await self._producer.get()
-                results = await producer.send_values(description.topic, given, headers=context)
+                results = await producer.send_values(
+                    description.topic, plain.values, headers=plain.headers
+                )
                 self._may_produce = not _are_denied(results)
         if results is None or not self._may_produce:
             results = await self._send(_as_messages(given, context))

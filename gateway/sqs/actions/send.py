@@ -204,7 +204,7 @@ def _outgoing(caller: Caller, facts: QueueFacts, draft: _Draft) -> OutgoingMessa
     elif deduplication_id is not None:
         raise invalid_value(deduplication_id, "MessageDeduplicationId", _WRONG_TYPE)
     parts = record_of_message(
-        draft.value, given.message_attributes, sender_id=caller.sender_id, trace=draft.trace
+        draft.value, given.message_attributes, sender=caller.sender, trace=draft.trace
     )
     return OutgoingMessage(
         parts.value,

@@ -7,6 +7,7 @@ from pathlib import Path
 import tidelog
 from tidelog.client.client import Client
 from tidelog.gateway.sqs.caller import Caller
+from tidelog.gateway.sqs.message_record import SENDER_HEADER
 from tidelog.gateway.sqs.names import QueueScope
 from tidelog.gateway.sqs.settings import FrontSettings
 from tidelog.gateway.sqs.shared import FrontState
@@ -32,4 +33,4 @@ def caller_of(client: Client, settings: FrontSettings | None = None) -> Caller:
     scope = QueueScope(
         settings.account, settings.region, settings.account, settings.region, BASE_URL
     )
-    return Caller(client, scope, "AIDATEST", settings, FrontState(client))
+    return Caller(client, scope, ((SENDER_HEADER, b"AIDATEST"),), settings, FrontState(client))

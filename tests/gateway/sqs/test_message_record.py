@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.gateway.sqs.message_record import (
+    SENDER_HEADER,
     attributes_in,
     body_of,
     has_forbidden,
@@ -21,6 +22,7 @@ from tidelog.gateway.sqs.protocol.requests import MessageAttribute
 from tidelog.wire.batch.message_id import MESSAGE_ID_HEADER, record_id
 
 TOPIC_ID = bytes(range(16))
+SENDER = ((SENDER_HEADER, b"AIDA"),)
 
 
 def test_attributes_survive() -> None:
@@ -32,7 +34,9 @@ def test_attributes_survive() -> None:
         "sqs.sender": MessageAttribute("String", string_value="not me"),
         "tidelog.deliver_at_ms": MessageAttribute("Number", string_value="1"),
     }
-    value, headers = record_of_message(b"body", attributes, sender_id="AIDA", trace="Root=1")
+    value, headers = record_of_message(
+        b"body", attributes, sender=((SENDER_HEADER, b"AIDA"),), trace="Root=1"
+    )
     assert value == b"body"
     assert attributes_in(headers) == attributes
     assert (header_in(headers, "sqs.sender"), header_in(headers, "sqs.trace")) == ("AIDA", "Root=1")
@@ -45,7 +49,7 @@ def test_long_attributes_are_behind_the_body() -> None:
         "long": MessageAttribute("Binary", binary_value=b"\x01" * 100_000),
         "tidelog.short": MessageAttribute("Number", string_value="1"),
     }
-    record = record_of_message(b"body", attributes, sender_id="", trace=None)
+    record = record_of_message(b"body", attributes, sender=(), trace=None)
     assert record.value == b"body" + b"\x01" * 100_000 + b"1"
     assert sum(len(content) for _, content in record.headers) < 200
     message = message_of_record(record.value, record.headers)

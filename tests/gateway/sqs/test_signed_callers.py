@@ -106,7 +106,7 @@ async def test_a_signed_request_acts_for_its_user_and_no_other(tmp_path: Path) -
     async with secured(tmp_path) as world:
         alice, bob = await with_user(world.admin, "alice"), await with_user(world.admin, "bob")
         caller = await world.callers.caller_of(by(alice))
-        assert caller.sender_id == "user:alice"
+        assert caller.sender == (("sqs.sender", b"user:alice"),)
         url = (await create_queue(caller, CreateQueueCall("alice-jobs"))).queue_url
         await send_message(caller, SendMessageCall(url, "hello"))
         described = await world.admin.admin.describe_queues(["alice-jobs"])

@@ -1,5 +1,8 @@
 """Fields of outgoing messages, and their records."""
 
+from typing import Unpack
+
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
@@ -10,12 +13,14 @@ from tests.client.queue_fixture import drain, values, work_queue
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.send.message_fields import (
+    MessageFields,
     OutgoingMessage,
     QueueKind,
     check_for_kind,
-    is_plain,
+    plain_messages,
     record_of,
 )
+from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.errors import BatchError, InvalidRequestError
 
 
@@ -113,21 +118,61 @@ def test_a_fifo_message_with_delay_0_gets_the_delivery_delay_of_the_queue() -> N
     assert record_of(message, "orders", now_ms=1).headers == (("tidelog.deliver_at_ms", b"1"),)
 
 
+HEADERS = (("a", b"1"),)
+CONTEXT = (("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),)
+LARGE = bytes((32 << 10) + 1)
+
+
+def message(value: bytes = b"v", **fields: Unpack[MessageFields]) -> OutgoingMessage:
+    return msgspec.structs.replace(OutgoingMessage(value=value, headers=HEADERS), **fields)
+
+
 @pytest.mark.parametrize(
-    ("messages", "expected"),
+    ("messages", "headers"),
     [
-        ([b"a", b"b"], True),
-        ([b"a", bytes(32 << 10)], True),
-        ([b"a", bytes((32 << 10) + 1)], False),
-        ([b"a", OutgoingMessage(value=b"b")], False),
-        ([b"a", "b"], False),
-        ([], False),
+        ([b"a", b"b"], CONTEXT),
+        ([b"a", LARGE[:-1]], CONTEXT),
+        ([message(b"a"), message(b"b")], HEADERS + CONTEXT),
+        ([message(headers=CONTEXT)], CONTEXT),
+        ([message(headers=())], CONTEXT),
     ],
 )
-def test_values_alone_are_plain_unless_one_is_large(
-    messages: list[bytes | OutgoingMessage], *, expected: bool
+def test_messages_that_differ_in_their_values_are_plain(
+    messages: list[bytes | OutgoingMessage], headers: Headers
 ) -> None:
-    assert is_plain(messages) is expected
+    values = [each if isinstance(each, bytes) else each.value for each in messages]
+
+    assert plain_messages(messages, CONTEXT) == (values, headers)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [b"a", LARGE],
+        [b"a", "b"],
+        [b"a", message()],
+        [message(), b"a"],
+        [message(LARGE)],
+        [message(headers=iter(HEADERS))],
+        [message(), message(headers=(("a", b"2"),))],
+        [message(key=b"k")],
+        [message(group=b"g")],
+        [message(), message(delay=0)],
+        [message(priority=0)],
+        [message(deduplication_id="1")],
+        [OutgoingMessage(value=None, headers=HEADERS)],
+    ],
+)
+def test_other_messages_are_not_plain(messages: list[bytes | OutgoingMessage]) -> None:
+    assert plain_messages(messages, ()) is None
+
+
+def test_headers_of_plain_messages_are_checked() -> None:
+    with pytest.raises(ValueError, match="are set by queues"):
+        plain_messages([message(headers=(("tidelog.deliver_at_ms", b"1"),))], ())
+    with pytest.raises(TypeError, match="pairs of str and bytes"):
+        plain_messages([message(headers=(("a", "text"),))], ())  # type: ignore[arg-type]
 
 
 async def test_a_queue_without_priorities_refuses_a_priority(

@@ -90,7 +90,7 @@ async def test_a_dead_letter_keeps_its_id_and_counts_on(tmp_path: Path) -> None:
             "arn:aws:sqs:us-east-1:000000000000:orders"
         )
         assert dead.attributes["SentTimestamp"] <= times[0]
-        assert dead.attributes["SenderId"] == caller.sender_id
+        assert dead.attributes["SenderId"] == caller.sender[0][1].decode()
 
 
 async def test_a_redriven_message_is_a_new_one(tmp_path: Path) -> None:

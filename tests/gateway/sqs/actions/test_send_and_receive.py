@@ -98,7 +98,7 @@ async def test_a_message_is_a_record_with_its_attributes_as_headers(tmp_path: Pa
         (message,) = got.messages or []
         assert message.message_attributes == attributes
         assert message.attributes is not None
-        assert message.attributes["SenderId"] == caller.sender_id
+        assert message.attributes["SenderId"] == caller.sender[0][1].decode()
         assert message.attributes["ApproximateReceiveCount"] == "2"
 
 
