@@ -75,8 +75,8 @@ class Reassembler:
 
 def may_be_large(messages: Sequence[Message]) -> bool:
     """Return whether one of the messages may have its value in chunks."""
-    if len(messages) == 1:  # Without a generator.
-        return not messages[0].content and bool(messages[0].headers)
+    if len(messages) <= 1:  # Without a generator.
+        return bool(messages) and not messages[0].content and bool(messages[0].headers)
     return any(not message.content and message.headers for message in messages)
 
 

@@ -4,6 +4,7 @@ Pure: bytes in, requests out.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, final
 
 import httptools
@@ -45,6 +46,7 @@ class RequestParser:
 
     __slots__ = (
         "_body",
+        "_fields",
         "_has_body_part",
         "_head_bytes",
         "_headers",
@@ -61,6 +63,8 @@ class RequestParser:
         """Expect the first request."""
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        """Header fields of the head that is being parsed."""
         self._headers: dict[bytes, bytes] = {}
         self._body: bytes | bytearray = b""
         self._has_body_part = False
@@ -113,7 +117,7 @@ class RequestParser:
 
     def on_message_begin(self) -> None:
         """Begin a request (callback of httptools)."""
-        self._target, self._headers = b"", {}
+        self._target, self._fields, self._headers = b"", [], {}
         self._body, self._has_body_part = b"", False
         self._head_bytes, self._is_in_head = 0, True
         if not self.requests:
@@ -133,12 +137,8 @@ class RequestParser:
         """
         if not self._is_in_head:
             return
-        headers, name = self._headers, name.lower()
-        if name in headers:
-            headers[name] = b"%b,%b" % (headers[name], value)
-        elif len(headers) < _HEADERS_MAX:
-            headers[name] = value
-        else:
+        self._fields.append((name, value))
+        if len(self._fields) > _HEADERS_MAX:
             raise _head_too_large()
 
     def on_headers_complete(self) -> None:
@@ -148,6 +148,10 @@ class RequestParser:
             RequestRefusal: The body would be too large.
         """
         self._is_in_head = False
+        fields, self._fields = self._fields, []
+        self._headers = {name.lower(): value for name, value in fields}
+        if len(self._headers) < len(fields):
+            self._headers = _joined(fields)
         length = self._headers.get(b"content-length")
         if length is not None and int(length) > BODY_MAX_BYTES:
             raise _body_too_large()
@@ -181,6 +185,14 @@ class RequestParser:
         self.requests.append(ParsedRequest(request, self._parser.should_keep_alive()))
         self._headers, self._body = {}, b""
         self.wants_continue = False
+
+
+def _joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return headers some of which have several fields: their values joined by commas."""
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        values.setdefault(name.lower(), []).append(value)
+    return {name: b",".join(several) for name, several in values.items()}
 
 
 def _head_too_large() -> RequestRefusal:
