@@ -28,6 +28,8 @@ def session(
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder),
         "spark.driver.memory": "1g",
+        # No session lives long enough to earn back what the optimizing compiler costs.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         **(settings or {}),
