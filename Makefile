@@ -32,7 +32,8 @@ test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k fram
 
 .PHONY: test-spark
 test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spark ARGS="-k stream"
-	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/system/spark $(ARGS)
+	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile \
+		-W default -rs tests/system/spark $(ARGS)
 
 .PHONY: test-prometheus
 test-prometheus: $(VENV)/installed-dev ## Run the tests that need Prometheus, which make test skips without it

@@ -1,4 +1,6 @@
-"""Fixtures: one Spark session and one broker for all tests here. `make test-spark` runs them.
+"""Fixtures: one Spark session and one broker for all tests of a process.
+
+`make test-spark` runs them in two processes: a session often has one thread at work.
 
 The tests take minutes, nearly all of which Java and Spark spend on starting, so `make test`
 excludes them; without Java they are skipped, and one line names the missing part.
