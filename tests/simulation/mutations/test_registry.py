@@ -85,6 +85,7 @@ FIRST_SEEDS = {
     "a-missing-key-counts-as-deleted": 1,
     "a-wrong-master-key-wraps-new-data-keys": 3,
     "journal-goes-ahead": 29,
+    "logs-are-not-compared": 5,
     "offline-leads": 39,
 }
 """First seeds for mutations that few runs find, or only late ones."""
