@@ -121,7 +121,7 @@ def _own_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
         TypeError: One has a wrong type.
         ValueError: One is reserved for queues.
     """
-    headers = checked_headers(given)
+    headers = checked_headers(given) if given else ()
     for name, _ in headers:
         if name.startswith(HEADER_PREFIX):
             raise ValueError(

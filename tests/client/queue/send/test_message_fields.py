@@ -274,3 +274,10 @@ async def test_a_delay_beyond_the_retention_of_the_topic_is_refused_with_both(
 
         await queue.send(b"later", delay=7 * 86_400)
         assert values(await queue.receive()) == [b"now"]
+
+
+def test_none_stands_for_no_headers() -> None:
+    message = OutgoingMessage(value=b"v", headers=None)  # type: ignore[arg-type]
+
+    assert plain_messages([message], ()) is None
+    assert record_of(message, "orders", now_ms=0).headers == ()
