@@ -422,6 +422,8 @@ async def _open(
         finally:
             try:
                 await cluster.open_work.end()
+            except KeyboardInterrupt as error:
+                failure = error
             finally:
                 tasks.close()
     if failure is not None:

@@ -5,6 +5,8 @@ timeout. So the close ends the receives at the brokers, and then waits until the
 replies are returned.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, Protocol, final
 
 import trio
@@ -42,6 +44,8 @@ class OpenWork:
         self.receives: dict[OpenReceive, None] = {}
         self.count = 0
         """Number of returns, and of tasks of the client that receive or settle."""
+        self._scopes: set[trio.CancelScope] = set()
+        """Scopes of receives of tasks of the client."""
         self._changed = trio.Event()
 
     def ended(self) -> None:
@@ -53,9 +57,24 @@ class OpenWork:
         """Let the close look at what is open; of use while `is_ending`."""
         self._changed.set()
 
+    @contextmanager
+    def receiving(self) -> Generator[trio.CancelScope, None, None]:
+        """Give a scope to a receive of a task of the client: the close cancels it.
+
+        It may wait to try again while brokers are away. It returns what it has.
+        """
+        with trio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes.discard(scope)
+
     async def end(self) -> None:
         """End the receives at their brokers, and wait for all work, up to a second."""
         self.is_ending = True
+        for scope in self._scopes:
+            scope.cancel()
         places = dict.fromkeys((each.connection, each.queue_id) for each in self.receives)
         for connection, queue_id in places:
             connection.submit(api.END_RECEIVES, EndReceivesRequest(queue_id), _ignore)

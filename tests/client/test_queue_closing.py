@@ -1,11 +1,15 @@
 """Close of a client that receives: messages that still arrive are returned to their queue."""
 
+import signal
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.broker.world import ADDRESS, World
 from tests.client.clients import client_of
+from tests.client.crashes import SEED, scene
 from tests.client.queue_fixture import left, made
 from tidelog.client.client import connect
 from tidelog.client.errors import ClosedError
@@ -72,3 +76,55 @@ async def test_a_client_without_receives_is_closed_at_once(autojump_clock: MockC
             ends_at = trio.current_time()
         assert trio.current_time() == ends_at
         assert await left(queue) == (0, 0)
+
+
+@pytest.mark.parametrize("has_broker", [True, False], ids=["idle", "no-broker"])
+async def test_receives_that_share_a_request_do_not_delay_the_close(
+    autojump_clock: MockClock, *, has_broker: bool
+) -> None:
+    async def receive(queue: Queue) -> None:
+        with pytest.raises(ClosedError):
+            await queue.receive(wait=20)
+
+    async with scene(autojump_clock) as (other, stage), trio.open_nursery() as nursery:
+        await made(other, "work")
+        async with connect(SEED, env=stage.env) as client:
+            queue = client.queue("work")
+            async with trio.open_nursery() as asking:
+                asking.start_soon(partial(queue.receive, wait=20))
+                await trio.sleep(0.1)
+                for _ in range(2):
+                    nursery.start_soon(receive, queue)
+                await trio.sleep(0.1)
+                asking.cancel_scope.cancel()  # A task of the client asks for the others now.
+            if not has_broker:
+                await stage.crash()
+            await trio.sleep(1)
+            ends_at = trio.current_time()
+        assert trio.current_time() == ends_at
+
+
+def test_an_interrupt_of_the_close_is_raised_by_itself() -> None:
+    @trio.lowlevel.enable_ki_protection
+    async def interrupt() -> None:
+        await trio.sleep(0.5)
+        signal.raise_signal(signal.SIGINT)
+
+    async def receive_and_close(world: World) -> None:
+        async with connect(SEED, env=world.env) as client:
+            with trio.move_on_after(1):
+                await client.queue("work").receive()
+            trio.lowlevel.spawn_system_task(interrupt)
+
+    async def run() -> None:
+        world = World(clock)
+        async with client_of(world) as other:
+            queue = await made(other, "work", receive_acks="all")
+            await queue.send(b"message")
+            world.work.hold_syncs()  # The reply to the receive waits for the commit of its lease.
+            with pytest.raises(KeyboardInterrupt):
+                await receive_and_close(world)
+            world.work.let_all_sync()
+
+    clock = MockClock(autojump_threshold=0)
+    trio.run(run, clock=clock)

@@ -27,7 +27,6 @@ import trio
 from msgspec.structs import replace
 
 from tidelog.client.cluster.background_tasks import BackgroundTasks, ParkedTask
-from tidelog.client.errors import ClosedError
 from tidelog.client.queue.receive.message import RETURN, Message
 from tidelog.client.queue.receive.receive_options import ReceiveOptions
 from tidelog.client.queue.receive.receiver import QueueReceiver
@@ -292,12 +291,14 @@ class ReceiveCoalescer:
     async def _ask_for_members(self, group: _Group) -> None:
         try:
             while group.members and (now := trio.current_time()) < group.latest_end:
+                if self._open_work.is_ending:
+                    return  # The members get `ClosedError` at the close of the client.
                 options = replace(group.options, max_messages=group.max_messages)
                 if group.is_single:
                     options = replace(options, attempt_id=self._new_attempt_id())
                 self._note_request(group)
                 messages: list[Message] = []
-                with trio.CancelScope() as group.scope:
+                with self._open_work.receiving() as group.scope:
                     wait_s = group.latest_end - now
                     messages = await self._receiver.receive(options, wait_s=wait_s)
                 if messages:
@@ -305,8 +306,6 @@ class ReceiveCoalescer:
                 self._share(group, messages)
         except TidelogError as error:
             group.fail(error)
-        except ClosedError:
-            return  # The members get it at the close of the client.
         finally:
             group.is_standing, group.scope = False, None
             self._end_request(group)
