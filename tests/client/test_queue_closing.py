@@ -1,5 +1,8 @@
 """Close of a client that receives: messages that still arrive are returned to their queue."""
 
+# Reads private state of clients.
+# pyright: reportPrivateUsage=false
+
 import signal
 from functools import partial
 
@@ -78,30 +81,49 @@ async def test_a_client_without_receives_is_closed_at_once(autojump_clock: MockC
         assert await left(queue) == (0, 0)
 
 
+async def share_a_receive(queue: Queue, nursery: trio.Nursery) -> None:
+    """Start receives for which a task of the client asks."""
+
+    async def receive() -> None:
+        with pytest.raises(ClosedError):
+            await queue.receive(wait=20)
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(partial(queue.receive, wait=20))
+        await trio.sleep(0.1)
+        for _ in range(2):
+            nursery.start_soon(receive)
+        await trio.sleep(0.1)
+        asking.cancel_scope.cancel()
+    await trio.sleep(1)
+
+
 @pytest.mark.parametrize("has_broker", [True, False], ids=["idle", "no-broker"])
 async def test_receives_that_share_a_request_do_not_delay_the_close(
     autojump_clock: MockClock, *, has_broker: bool
 ) -> None:
-    async def receive(queue: Queue) -> None:
-        with pytest.raises(ClosedError):
-            await queue.receive(wait=20)
-
     async with scene(autojump_clock) as (other, stage), trio.open_nursery() as nursery:
         await made(other, "work")
         async with connect(SEED, env=stage.env) as client:
-            queue = client.queue("work")
-            async with trio.open_nursery() as asking:
-                asking.start_soon(partial(queue.receive, wait=20))
-                await trio.sleep(0.1)
-                for _ in range(2):
-                    nursery.start_soon(receive, queue)
-                await trio.sleep(0.1)
-                asking.cancel_scope.cancel()  # A task of the client asks for the others now.
+            await share_a_receive(client.queue("work"), nursery)
             if not has_broker:
                 await stage.crash()
-            await trio.sleep(1)
+                await trio.sleep(1)
             ends_at = trio.current_time()
         assert trio.current_time() == ends_at
+
+
+async def test_a_shared_receive_that_tries_again_at_the_close_ends(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (other, stage), trio.open_nursery() as nursery:
+        await made(other, "work")
+        for _ in range(10):  # The order of the tasks of a turn is random.
+            async with connect(SEED, env=stage.env) as client:
+                await share_a_receive(client.queue("work"), nursery)
+                stage.network.reset_all()
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep_until(client._cluster.tasks._times[0])
 
 
 def test_an_interrupt_of_the_close_is_raised_by_itself() -> None:

@@ -27,6 +27,7 @@ import trio
 from msgspec.structs import replace
 
 from tidelog.client.cluster.background_tasks import BackgroundTasks, ParkedTask
+from tidelog.client.errors import ClosedError
 from tidelog.client.queue.receive.message import RETURN, Message
 from tidelog.client.queue.receive.receive_options import ReceiveOptions
 from tidelog.client.queue.receive.receiver import QueueReceiver
@@ -306,6 +307,8 @@ class ReceiveCoalescer:
                 self._share(group, messages)
         except TidelogError as error:
             group.fail(error)
+        except ClosedError:
+            return  # It was about to ask as the close of the client began.
         finally:
             group.is_standing, group.scope = False, None
             self._end_request(group)
