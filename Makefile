@@ -37,11 +37,11 @@ test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spa
 
 .PHONY: test-prometheus
 test-prometheus: $(VENV)/installed-dev ## Run the tests that need Prometheus, which make test skips without it
-	@TIDELOG_PROMETHEUS_TESTS=1 $(BIN)/python -m pytest -rs tests/system/prometheus $(ARGS)
+	@REQUIRE_PROMETHEUS=1 $(BIN)/python -m pytest -rs tests/system/prometheus $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(VENV)/installed-dev ## Run the tests that need PostgreSQL, which make test skips without it
-	@TIDELOG_POSTGRESQL_TESTS=1 $(BIN)/python -m pytest -rs tests/system/postgresql $(ARGS)
+	@REQUIRE_POSTGRESQL=1 $(BIN)/python -m pytest -rs tests/system/postgresql $(ARGS)
 
 .PHONY: spark-trial
 spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers during Spark jobs, needs Java

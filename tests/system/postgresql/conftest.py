@@ -1,6 +1,6 @@
 """Tests with PostgreSQL, of the outbox and the inbox: `make test-postgresql`.
 
-Without its server they are skipped; with TIDELOG_POSTGRESQL_TESTS=1 they fail.
+Without its server they are skipped; with REQUIRE_POSTGRESQL=1 they fail.
 """
 
 import os
@@ -23,7 +23,7 @@ def server() -> Iterator[PostgresqlServer]:
     """Run a server for all tests here; skip or fail them if it is not installed."""
     if find_program("initdb") is None or find_program("pg_ctl") is None:
         reason = "initdb and pg_ctl not found: install the server of PostgreSQL"
-        if os.environ.get("TIDELOG_POSTGRESQL_TESTS"):
+        if os.environ.get("REQUIRE_POSTGRESQL"):
             pytest.fail(reason)
         pytest.skip(f"PostgreSQL tests are left out: {reason}")
     # A kill of the server keeps what the kernel has; nothing here cuts the power.

@@ -1,6 +1,6 @@
 """Tests with Prometheus, of `deploy/prometheus/` and `deploy/grafana/`: `make test-prometheus`.
 
-Without its programs they are skipped; with TIDELOG_PROMETHEUS_TESTS=1 they fail.
+Without its programs they are skipped; with REQUIRE_PROMETHEUS=1 they fail.
 """
 
 import os
@@ -18,6 +18,6 @@ def programs() -> None:
     if not missing:
         return
     reason = f"{' and '.join(missing)} not found: install Prometheus"
-    if os.environ.get("TIDELOG_PROMETHEUS_TESTS"):
+    if os.environ.get("REQUIRE_PROMETHEUS"):
         pytest.fail(reason)
     pytest.skip(f"Prometheus tests are left out: {reason}")

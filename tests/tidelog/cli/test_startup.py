@@ -44,12 +44,12 @@ def imported(*words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "count_max"),
     [
-        (["topic", "list"], 104),
-        (["group", "describe"], 105),
+        (["topic", "list"], 105),
+        (["group", "describe"], 106),
         (["cluster", "status"], 104),
-        (["consume"], 117),
+        (["consume"], 118),
         (["produce"], 124),
-        (["queue", "receive"], 195),
+        (["queue", "receive"], 196),
     ],
     ids=str,
 )
