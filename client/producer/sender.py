@@ -332,7 +332,10 @@ class Sender:
             queue, encoded = drained.queue, drained.batch.encoded
             topic = self._cluster.metadata.topic(queue.topic)
             assert topic is not None, "a partition with a leader belongs to a known topic"
-            drained.batch.send_to(topic.topic_id)
+            if drained.batch.topic_id:
+                drained.batch.send_to(topic.topic_id)
+            else:  # Without a call, in the usual case.
+                drained.batch.topic_id = topic.topic_id
             batches.append(PartitionBatch(topic.topic_id, queue.partition, len(encoded)))
             attachment.append(encoded)
         is_answered = self._acks is not Acks.NONE

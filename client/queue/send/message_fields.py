@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import NamedTuple, TypedDict, cast, final
+from typing import Any, NamedTuple, TypedDict, final
 
 import msgspec
 
@@ -54,20 +54,13 @@ class OutgoingMessage(_Valued, frozen=True, kw_only=True):
     """Deduplication id in FIFO queues: one message with this id is kept within the window."""
 
 
-@final
-class PlainMessages(NamedTuple):
-    """Messages of a call that differ in their values alone."""
-
-    values: Sequence[bytes]
-    headers: Headers
-
-
 def plain_messages(
     messages: Sequence[bytes | OutgoingMessage], context: Headers
-) -> PlainMessages | None:
-    """Return messages that any queue accepts, and that can be sent as columns of values.
+) -> tuple[Sequence[bytes], Headers] | None:
+    """Return the values and the headers of messages that differ in their values alone.
 
-    They have values of a moderate size, and headers at most, all the same object.
+    Any queue accepts them, and they can be sent as columns. They have values of a moderate size,
+    and headers at most, all the same object.
 
     Args:
         messages: Values and messages.
@@ -77,23 +70,24 @@ def plain_messages(
         TypeError: A header has a wrong type.
         ValueError: A header is reserved for queues.
     """
+    values: Sequence[Any] | None = None
+    headers = context
     first = messages[0] if messages else None
     if type(first) is bytes:
-        if set(map(type, messages)) != {bytes}:
-            return None
-        values, headers = cast("Sequence[bytes]", messages), context
-    else:
-        found = _values_of(messages, first.headers) if isinstance(first, OutgoingMessage) else None
-        if found is None:
-            return None
-        values, headers = found
-        headers = with_context(_own_headers(headers), context)
-    return PlainMessages(values, headers) if max(map(len, values)) <= _PLAIN_BYTES_MAX else None
+        if set(map(type, messages)) == {bytes}:
+            values = messages
+    elif isinstance(first, OutgoingMessage):
+        values = _values_of(messages, first.headers)
+        if values is not None:
+            headers = with_context(_own_headers(first.headers), context)
+    if values is None or max(map(len, values)) > _PLAIN_BYTES_MAX:
+        return None
+    return values, headers
 
 
 def _values_of(
     messages: Sequence[bytes | OutgoingMessage], headers: Iterable[tuple[str, bytes]]
-) -> PlainMessages | None:
+) -> list[bytes] | None:
     """Return the values of messages that have these headers and nothing else."""
     if not isinstance(headers, tuple):
         return None  # It may be readable only once.
@@ -111,7 +105,7 @@ def _values_of(
         ):
             return None
         values.append(each.value)
-    return PlainMessages(values, headers)
+    return values
 
 
 def _own_headers(given: Iterable[tuple[str, bytes]]) -> Headers:

@@ -121,9 +121,7 @@ class QueuePublisher:
                 description = await self._calls.describe()
             if self._may_produce and not looks_at_messages(description):
                 producer = self._producer.opened or await self._producer.get()
-                results = await producer.send_values(
-                    description.topic, plain.values, headers=plain.headers
-                )
+                results = await producer.send_values(description.topic, plain[0], headers=plain[1])
                 self._may_produce = not _are_denied(results)
         if results is None or not self._may_produce:
             results = await self._send(_as_messages(given, context))
