@@ -59,7 +59,7 @@ def plain_messages(
 ) -> tuple[Sequence[bytes], Headers] | None:
     """Return the values and the headers of messages that differ in their values alone.
 
-    Any queue accepts them, and they can be sent as columns. They have values of a moderate size,
+    Any standard queue accepts them as columns of values. They have values of a moderate size,
     and headers at most, all the same object.
 
     Args:
