@@ -85,7 +85,7 @@ async def test_further_connections_end_with_the_first_and_when_idle(
         pool = _pool_of(client)
         async with trio.open_nursery() as nursery:
             for name in names:
-                nursery.start_soon(partial(client.queue(name).receive, 1, wait=2))
+                nursery.start_soon(partial(client.queue(name).receive, 1, wait=8))
             await _wait_for_polls(pool, len(names))
             (first,) = vars(pool)["_connections"].values()
             (further,) = vars(pool)["_further"].values()
