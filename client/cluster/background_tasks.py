@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 _CLOSED: Final = "the client is closed"
-_TICKS: Final = ((10.0, 0.25), (1.0, 0.01))
+_TICKS: Final = ((10.0, 0.1), (1.0, 0.01))
 """Seconds from which on a wait is long, and to which its end is rounded up then, so that many long
 waits end together."""
 
@@ -103,8 +103,7 @@ class BackgroundTasks:
         """Wait until `waiter` is woken, or until a time of trio's clock.
 
         One task keeps the times of all, so a wait that ends early costs no timer, and many that end
-        together cost one. A wait of a second or more may be 1 % longer, and one of ten seconds or
-        more by 0.25 s.
+        together cost one. A wait of a second or more may be 1 % longer.
 
         Raises:
             ClosedError: The client is closed before that.

@@ -266,7 +266,7 @@ class PendingReceive:
             self._reply_if_complete()
 
     def close(self) -> None:
-        """Answer without messages; if there are leases, their commit is waited for."""
+        """Answer without messages; with leases, the answer follows their commit."""
         if self._is_waiting:
             with self._response:
                 self._settle()
